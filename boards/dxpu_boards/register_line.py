@@ -58,6 +58,10 @@ class RegisterLine:
         """
         return self._ask(f"R {address:04x}", address, again=True)
 
+    def read_all(self, addresses: list[int]) -> list[int]:
+        """Values of registers; raises :exc:`ConsoleError`."""
+        return [self.read(address) for address in addresses]
+
     def write(self, address: int, value: int) -> None:
         """Write the register at a byte address.
 

@@ -11,7 +11,7 @@ from .generation import generation_after, is_newer
 from .manager import Manager, Node
 from .pool import attach, detach, pair
 from .proxy import Binding, Peer, Proxy
-from .registers import Registers
+from .registers import Registers, read_words
 from .scrub import dirty_slots, let_maintain, mark_wiped
 from .shape import SHAPE_WORDS, check_identity, proxy_of
 from .windows import Windows, buses, windows
@@ -20,4 +20,4 @@ __all__ = ["SHAPE_WORDS", "Binding", "Event", "Identity", "ManageError", "Manage
            "NoRegister", "Node", "Operation", "Peer", "Proxy", "Refused", "Registers", "Stale",
            "Windows", "attach", "buses", "check_identity", "detach", "dirty_slots",
            "generation_after", "is_newer", "let_maintain", "mark_wiped", "pair", "proxy_of",
-           "windows"]
+           "read_words", "windows"]

@@ -1,5 +1,6 @@
 """Registers of a node by name."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from .errors import ManageError
 from .manager import Node
 from .shape import SHAPE_WORDS, proxy_of
 
-__all__ = ["Fields", "Registers"]
+__all__ = ["Fields", "Registers", "read_words"]
 
 #: Value of each field of a register.
 Fields = dict[str, int]
@@ -24,6 +25,27 @@ _ANSWER_WORDS = PLAIN_BYTES_MAX // 4 - 2
 def _map_of(*words: int) -> Any:
     """The register map of a proxy with some words at :data:`~.shape.SHAPE_WORDS`."""
     return proxy_of(*words).registers
+
+
+async def read_words(node: Node, addresses: Sequence[int]) -> list[int]:
+    """Values of registers at byte addresses, by few requests."""
+    words: list[int] = []
+    batch: list[Operation] = []
+    for address in addresses:
+        count = sum(operation.count for operation in batch)
+        last = batch[-1] if batch else None
+        follows = (last is not None and last.address + 4 * last.count == address
+                   and last.count < WORDS_MAX)
+        if count == _ANSWER_WORDS or len(batch) == OPERATIONS_MAX and not follows:
+            words += await node.request(*batch)
+            batch, follows = [], False
+        if follows and last is not None:
+            batch[-1] = Operation(last.address, last.count + 1)
+        else:
+            batch.append(Operation(address))
+    if batch:
+        words += await node.request(*batch)
+    return words
 
 
 class Registers:
@@ -98,22 +120,7 @@ class Registers:
     async def read_all(self, *paths: str) -> list[Fields]:
         """Fields of several registers, by few requests."""
         found = [self.find(path) for path in paths]
-        words: list[int] = []
-        batch: list[Operation] = []
-        for address, _ in found:
-            count = sum(operation.count for operation in batch)
-            last = batch[-1] if batch else None
-            follows = (last is not None and last.address + 4 * last.count == address
-                       and last.count < WORDS_MAX)
-            if count == _ANSWER_WORDS or len(batch) == OPERATIONS_MAX and not follows:
-                words += await self.node.request(*batch)
-                batch, follows = [], False
-            if follows and last is not None:
-                batch[-1] = Operation(last.address, last.count + 1)
-            else:
-                batch.append(Operation(address))
-        if batch:
-            words += await self.node.request(*batch)
+        words = await read_words(self.node, [address for address, _ in found])
         return [register.unpack(word) for (_, register), word in zip(found, words, strict=True)]
 
     async def write(self, path: str, /, **fields: int) -> None:

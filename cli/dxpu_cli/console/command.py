@@ -3,7 +3,7 @@ or of a node over Ethernet, by frames."""
 
 import re
 import time
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 
 from dxpu.csr import Access
 from dxpu_boards import registers
@@ -13,7 +13,8 @@ from dxpu_tools.errors import UserError
 from . import binding, proxy_setup
 from .identity import lines
 
-__all__ = ["ConsoleError", "NoRegister", "RegisterLine", "add_arguments", "map_of", "run"]
+__all__ = ["BAUD", "ETHERNET", "NUMBER", "ConsoleError", "NoRegister", "RegisterLine",
+           "add_arguments", "board_of", "line_at", "map_of", "run"]
 
 BAUD = 115_200
 #: Start of a port that is an Ethernet interface and a node.
@@ -42,14 +43,14 @@ def map_of(line: RegisterLine):
     with suppress(NoRegister):  # a proxy of an earlier version has no such register
         security = line.read(SHAPE_WORDS[2])
     proxy = proxy_of(identity, shape, security)
-    board = _board_of(line)
+    board = board_of(line)
     if not board:
         return proxy.registers
     lanes = proxy.registers.find("control.shape")[0].register.unpack(shape)["lanes"]
     return registers.map_of(proxy, board, width=32 * lanes)
 
 
-def _board_of(line):
+def board_of(line):
     """The :class:`~dxpu_boards.board.Board` at the other end; ``None`` for an unknown board."""
     from dxpu_boards.registry import named
     block = registers.board_block("", paths=1)
@@ -160,21 +161,27 @@ def run(arguments) -> int:
     watch = getattr(arguments, "watch", None)
     if watch is not None and not 0 < watch <= LONGEST:
         raise UserError(f"--watch must be above 0 and at most {LONGEST}, not {watch:g}")
-    with ExitStack() as stack:
-        if arguments.port.startswith(ETHERNET):
-            from . import frame_line
-            line = stack.enter_context(frame_line.line_of(arguments))
-        else:
-            if arguments.node_key is not None:
-                raise UserError("--node-key is for a port such as "
-                                f"{ETHERNET}eth0,02:51:00:00:00:01")
-            line = RegisterLine(stack.enter_context(_serial(arguments)))
+    with line_at(arguments) as line:
         try:
             _JOBS[arguments.job](line, map_of(line), arguments)
         except (ConsoleError, OSError) as error:  # serial.SerialException is one of the latter
             print(f"dxpu console: {error}")
             return 1
     return 0
+
+
+@contextmanager
+def line_at(arguments):
+    """Registers at ``port`` of the options; raises :exc:`UserError`."""
+    if arguments.port.startswith(ETHERNET):
+        from . import frame_line
+        with frame_line.line_of(arguments) as line:
+            yield line
+        return
+    if arguments.node_key is not None:
+        raise UserError(f"--node-key is for a port such as {ETHERNET}eth0,02:51:00:00:00:01")
+    with _serial(arguments) as port:
+        yield RegisterLine(port)
 
 
 def _serial(arguments):
@@ -242,7 +249,7 @@ def _identity(line, map, arguments):
     def fields(path):
         return map.find(path)[0].register.unpack(line.read(map.address(path)))
 
-    board = _board_of(line)
+    board = board_of(line)
     print("\n".join(lines(fields, board and f"{board.name} ({board.title})")))
 
 

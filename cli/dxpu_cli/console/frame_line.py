@@ -13,7 +13,7 @@ from dxpu_boards.register_line import ConsoleError, NoRegister
 from dxpu_cli.options import decimal_number, key_in, whole_number
 from dxpu_host.errors import PortError
 from dxpu_host.port import EthernetPort
-from dxpu_manage import ManageError, Manager
+from dxpu_manage import ManageError, Manager, read_words
 from dxpu_manage import NoRegister as NoSuchRegister
 from dxpu_tools.errors import UserError
 
@@ -81,6 +81,10 @@ class FrameLine:
         """Value of the register at a byte address; raises :exc:`ConsoleError`."""
         value, = self._do(self._node.read(address))
         return value
+
+    def read_all(self, addresses: list[int]) -> list[int]:
+        """Values of registers, by few requests; raises :exc:`ConsoleError`."""
+        return self._do(read_words(self._node, addresses))
 
     def write(self, address: int, value: int) -> None:
         """Write the register at a byte address.

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ def add_arguments(jobs: Any) -> None:
     job.add_argument("--gpus", default="2", metavar="N", help="GPUs, 1 to 8")
     job.add_argument("--seconds", default="0", metavar="N", help="end after so many seconds, up to "
                      "a day; 0: never")
+    job.add_argument("--console", metavar="FILE", help="make FILE the serial line of the box, for "
+                     "`dxpu console` and `dxpu top`, and build the box with --observed")
     job.add_argument("--pcap", metavar="FILE",
                      help="capture frames, and TLPs of the GPUs, for Wireshark")
     add_seed(job)
@@ -53,17 +56,22 @@ def run(arguments: argparse.Namespace) -> int:
     pcap = file_to_write("--pcap", arguments.pcap)
     if arguments.peer and not arguments.iface:
         raise UserError("--peer is the other end of --iface: a socket has none")
+    if arguments.console and os.path.lexists(arguments.console):
+        raise UserError(f"--console: there is a file {arguments.console!r} already")
     require("sim")
     with OutputFolder("--out", arguments.out, room=ROOM) as out, \
             _interface(arguments.iface, arguments.peer):
-        given = {"system": {"slots": gpus} if gpus != 2 else {}, "iface": arguments.iface or "",
+        system = {**({"slots": gpus} if gpus != 2 else {}),
+                  **({"observed": True} if arguments.console else {})}
+        given = {"system": system, "iface": arguments.iface or "",
                  "socket": str(Path(arguments.socket).absolute()) if arguments.socket else "",
+                 "console": str(Path(arguments.console).absolute()) if arguments.console else "",
                  "seconds": seconds, "vram": VRAM, "pcap": str(pcap.absolute()) if pcap else ""}
         try:
             _serve(given, seed, out, _hint(arguments, gpus))
         finally:
-            if arguments.socket:
-                Path(arguments.socket).unlink(missing_ok=True)
+            for made in filter(None, (arguments.socket, arguments.console)):
+                Path(made).unlink(missing_ok=True)
     return 0
 
 
@@ -96,10 +104,11 @@ def _hint(arguments: argparse.Namespace, gpus: int) -> str:
     there = (f"--socket {arguments.socket}" if arguments.socket
              else f"--iface {arguments.peer or 'INTERFACE'}")
     slots = ",".join(str(slot) for slot in range(1, gpus + 1))
+    watch = (f"\nwatch it with: dxpu top {arguments.console}" if arguments.console else "")
     return (f"box {BOX:#05x} at {arguments.iface or arguments.socket}: a GPU in each of the slots "
             f"{slots}, bound to host {HOST}; {NO_KEYS}\n"
             f"look at it with: dxpu slots {there} --box {BOX:#05x} --slots {slots} "
-            f"--slower {SLOWER}")
+            f"--slower {SLOWER}{watch}")
 
 
 def _serve(given: dict[str, Any], seed: int, out: OutputFolder, hint: str) -> None:

@@ -1,4 +1,4 @@
-"""``dxpu top``: a pool as it goes on."""
+"""``dxpu top`` of a pool: what goes on in it."""
 
 import argparse
 import shutil
@@ -10,10 +10,9 @@ from dxpu_cli.options import decimal_number
 
 from . import views
 from .client import Client, client
-from .client import add_arguments as add_client
 from .tables import say, table
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["run"]
 
 #: A letter for each state, and its colour on a terminal.
 LETTERS = {"absent": ("·", "2"), "quarantined": ("q", "33"), "free": ("f", "32"),
@@ -21,18 +20,11 @@ LETTERS = {"absent": ("·", "2"), "quarantined": ("q", "33"), "free": ("f", "32"
            "attached": ("A", "1;34"), "draining": ("-", "34"), "failed": ("X", "1;31")}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of the command."""
-    parser.add_argument("--every", metavar="SECONDS", default="1",
-                        help="time between two looks; on a terminal it goes on until Ctrl-C")
-    add_client(parser)
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Show the pool again and again on a terminal, or once elsewhere."""
     every = decimal_number("--every", arguments.every, 0.1, 3600)
     with client(arguments) as there:
-        if arguments.json or not sys.stdout.isatty():
+        if arguments.once or arguments.json or not sys.stdout.isatty():
             shown, text = _look(there, colours=False)
             say(arguments.json, shown, text)
             return 0

@@ -60,17 +60,18 @@ class SerialLine:
         self._file = Path(file)
         self._file.symlink_to(os.ttyname(self._far))
 
-    async def serve(self) -> None:
-        """Do what has been asked for since the last call."""
+    async def serve(self) -> bool:
+        """Do what has been asked for since the last call; returns whether something was."""
         try:
             self._received += os.read(self._near, 4096)
         except BlockingIOError:
-            return
+            return False
         *lines, self._received = self._received.split(b"\n")
         for line in lines:
             said = await self._answer(line.decode("latin-1").rstrip("\r"))
             if said is not None:
                 os.write(self._near, said.encode("latin-1") + b"\r\n")
+        return True
 
     async def _answer(self, line):
         asked = _Asked()

@@ -2,7 +2,8 @@
 
 ``$DXPU_SERVED``: JSON with ``system`` (options of the design), ``iface`` or ``socket`` (the
 interface, or a UNIX socket to be made), ``seconds`` (until the end; 0: for ever), ``pcap`` (name of
-a capture, or empty) and ``vram`` (bytes of each GPU). ``progress.txt`` says how it is going.
+a capture, or empty), ``console`` (of a serial line, or empty) and ``vram`` (bytes of each GPU).
+``progress.txt`` says how it is going.
 """
 
 import json
@@ -22,11 +23,14 @@ from dxpu_sim.run.steps import Steps
 
 from .box_system import BOX_NODE, BoxSystem
 from .carrier import Carrier
+from .serial_line import SerialLine
 
 #: A second word on how it is going comes after so many seconds.
 NEWS_S = 0.5
 #: A frame or TLP of the box is known that long after its first byte, at most.
 WINDOW_NS = 20_000
+#: Steps without a rest after somebody has asked by the serial line.
+AWAKE = 200
 
 
 def capture(system, path):
@@ -52,11 +56,15 @@ async def a_box_that_serves(dut):
         writer = stack.enter_context(capture(system, given["pcap"])) if given["pcap"] else None
         # Timers as in hardware, except for the quiet time.
         await system.prepare(wait=488, retry=488)
-        carrier = Carrier(system, port)
+        carrier, awake = Carrier(system, port), 0
+        line = SerialLine(system.box, given["console"]) if given["console"] else None
+        if line:
+            stack.callback(line.close)
         steps.step("The box is there")
         begin = last = time.monotonic()
         while not given["seconds"] or time.monotonic() < begin + given["seconds"]:
-            await carrier.step(rest=True)
+            await carrier.step(rest=not awake)
+            awake = AWAKE if line and await line.serve() else max(0, awake - 1)
             if time.monotonic() > last + NEWS_S:
                 last = time.monotonic()
                 steps.detail(f"{carrier.came:,} frames came, {carrier.went:,} went, "
