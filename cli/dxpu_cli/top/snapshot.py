@@ -122,11 +122,13 @@ class NodeReader:
         names = [f"counters.{name}" for name in self.counters]
         counters = self._words(names)
         progress()
-        marks = [placed.register.name for placed in self._map.blocks["observe"][1].placed
+        marks = [placed.register.name.removeprefix("mark_")
+                 for placed in self._map.blocks["observe"][1].placed
                  if placed.register.name.startswith("mark_")]
         state = self._fields([
             "control.node", "control.links", "observe.log", "observe.waits",
-            "observe.request_waits", *(f"observe.{name}" for name in marks),
+            "observe.request_waits",
+            *(f"observe.{what}_{name}" for name in marks for what in ("mark", "room")),
             *(f"table.row[{n}].{what}" for n in range(self.rows) for what in ("state", "binding"))])
         rows = []
         for n in range(self.rows):
@@ -139,16 +141,10 @@ class NodeReader:
             time, state["control.node"]["number"],
             tuple(bool(state["control.links"]["up"] >> n & 1) for n in range(self.paths)),
             {name: counters[f"counters.{name}"] for name in self.counters}, tuple(rows),
-            {name.removeprefix("mark_"): Mark(
-                state[f"observe.{name}"]["now"], state[f"observe.{name}"]["most"],
-                self._room(name)) for name in marks},
+            {name: Mark(state[f"observe.mark_{name}"]["now"], state[f"observe.mark_{name}"]["most"],
+                        state[f"observe.room_{name}"]["most"]) for name in marks},
             recorded, state["observe.log"]["lost"], bool(state["observe.log"]["frozen"]),
             events, missed)
-
-    def _room(self, mark: str) -> int:
-        """Capacity of the queue of a mark, from the description of the register."""
-        doc = self._map.find(f"observe.{mark}")[0].register.fields[0].doc
-        return int(doc.split("Of ")[-1].split()[0])
 
     def _row(self, n: int, table: dict[str, int], binding: dict[str, int],
              state: dict[str, dict[str, int]]) -> Row:

@@ -17,13 +17,16 @@ BITS = 16
 
 def mark_registers(fills: dict, address: int) -> tuple:
     """Descriptions of the registers of marks, by names of queues, from a byte address on."""
-    return tuple(
+    return tuple(register for n, (name, fill) in enumerate(fills.items()) for register in (
         Register(f"mark_{name}", (
-            Field("now", BITS, "hw", doc=f"{fill.text} Of {fill.room} at most."),
+            Field("now", BITS, "hw", doc=fill.text),
             Field("most", BITS, "hw", doc="The most since reset, or since this register was "
                   "written, whatever the value.")),
-            fill.text, address=address + 4 * n)
-        for n, (name, fill) in enumerate(fills.items()))
+            fill.text, address=address + 8 * n),
+        Register(f"room_{name}", (
+            Field("most", BITS, "const", reset=fill.room, doc="What there can be at most."),),
+            f"Room for that of `mark_{name}`."),
+    ))
 
 
 class Mark(wiring.Component):

@@ -63,10 +63,10 @@ def test_pulses():
 
 
 def test_registers_say_what_is_counted():
-    first, second = mark_registers({"a": Fill(Signal(4), 9, "Ants."),
-                                    "b": Fill(Signal(4), 7, "Bees.")}, 0x100)
-    assert (first.name, first.address, second.address) == ("mark_a", 0x100, 0x104)
-    assert first.doc == "Ants." and "Of 9 at most" in first.fields[0].doc
+    first, room, second, _ = mark_registers({"a": Fill(Signal(4), 9, "Ants."),
+                                             "b": Fill(Signal(4), 7, "Bees.")}, 0x100)
+    assert (first.name, first.address, second.address) == ("mark_a", 0x100, 0x108)
+    assert first.doc == "Ants." and (room.name, room.fields[0].reset) == ("room_a", 9)
 
 
 def test_mistakes():
