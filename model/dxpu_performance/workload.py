@@ -307,8 +307,12 @@ class Durations:
         """
         try:
             values = np.asarray(ns if isinstance(ns, np.ndarray) else list(ns), np.float64)
-            counts = np.ones(len(values)) if count is None else np.asarray(
-                count if isinstance(count, np.ndarray) else list(count), np.float64)
+            if count is None:
+                values, number = np.unique(values, return_counts=True)
+                counts = number.astype(np.float64)
+            else:
+                counts = np.asarray(count if isinstance(count, np.ndarray) else list(count),
+                                    np.float64)
         except (TypeError, ValueError, OverflowError):
             raise WorkloadError("a duration or a count is not a number") from None
         if values.shape != counts.shape or values.ndim != 1:

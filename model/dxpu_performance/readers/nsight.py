@@ -5,7 +5,7 @@ looks at the schema of each file. Ref: Nsight Systems, "SQLite Export Schema Ref
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,10 +31,12 @@ _DIRECTIONS = {1: Direction.TO_DEVICE, 2: Direction.TO_HOST, 3: Direction.TO_DEV
 _NO_STREAM = 0xFFFF_FFFF
 #: Bits of a GlobalId below those of the process. Ref: "Serialized process and thread identifiers"
 _PROCESS_BIT = 24
-#: Rows between two reports of progress.
-_STEP = 1 << 16
+#: Rows that are read at a time.
+_STEP = 1 << 14
 
-Rows = npt.NDArray[Any]
+Rows = dict[str, npt.NDArray[Any]]
+#: Types of columns that are kept in less than 64 bits.
+_TYPES = {"device": np.int32, "name": np.int32, "kind": np.int16}
 
 
 def read_nsight(path: Path, progress: Progress | None = None) -> Workload:
@@ -81,39 +83,47 @@ class _Export:
         self._total = sum(self._last_row(kind) for kind in (
             "KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET", "RUNTIME", "SYNCHRONIZATION"))
         self._done = 0
+        self._names: list[str] = []  # of kernels
+        self._numbers: dict[str, dict[int, int]] = {"name": {}, "kind": {}, "process": {-1: 0}}
+        self._devices = self._device_numbers()
 
     def workload(self, name: str) -> Workload:
-        kernels = self._operations("KERNEL", name=("shortName", "demangledName", "mangledName"))
+        # Each table is put in order before the next one is read, as that takes its room again.
+        kernels = self._kernels()
+        rows = self._operations("MEMCPY", bytes=("bytes",), kind=("copyKind",))
+        copies = Copies.of(direction=_directions(rows.pop("kind")),
+                           bytes=np.maximum(rows.pop("bytes"), 0), **rows)
+        memsets = Operations.of(**self._operations("MEMSET"))
+        timeline = Timeline.of(kernels, copies, memsets, self._calls(),
+                               (*self._names, "CUDA graph"))
+        return Workload.of(name, timeline, source=SOURCE, notes=self._notes)
+
+    def _kernels(self) -> Operations:
+        rows = self._operations("KERNEL", name=("shortName", "demangledName", "mangledName"))
         graphs = self._operations("GRAPH_TRACE")
-        if not len(kernels) + len(graphs):
+        count = len(graphs["start"])
+        if not len(rows["start"]) + count:
             raise WorkloadError(self._without_kernels())
-        if len(graphs):
+        if count:
             self._notes.append(
-                f"{len(graphs)} graphs are recorded as a whole, and count as one kernel each; "
+                f"{count} graphs are recorded as a whole, and count as one kernel each; "
                 "`nsys profile --cuda-graph-trace=node` records their kernels.")
-        copies = self._operations("MEMCPY", bytes=("bytes",), kind=("copyKind",))
-        memsets = self._operations("MEMSET")
-        calls, waits = self._calls(), self._waits()
-        if not len(calls):
+            graphs["name"] = np.full(count, len(self._names))
+            rows = {key: np.concatenate([rows[key], graphs[key]]) for key in rows}
+        return Operations.of(**rows)
+
+    def _calls(self) -> Calls:
+        waits = self._operations("SYNCHRONIZATION")
+        rows = self._rows("RUNTIME", thread=("globalTid",), correlation=("correlationId",),
+                          process=("globalTid",), kind=("nameId",))
+        if not len(rows["start"]):
             self._notes.append(f"{_PREFIX}RUNTIME is missing, the calls of CUDA: depths of queues "
                                "and synchronisations are unknown. `nsys profile --trace=cuda` "
                                "records them.")
-        elif not len(waits) and (calls["kind"] == CallKind.SYNCHRONISE).any():
+        elif not len(waits["start"]) and (rows["kind"] == CallKind.SYNCHRONISE).any():
             self._notes.append(f"{_PREFIX}SYNCHRONIZATION is missing: which stream a "
                                "synchronisation waits for is unknown.")
-        tables = (kernels, graphs, copies, memsets, calls, waits)
-        _keep_processes_apart(tables)
-        self._number_devices(tables)
-        names, numbers = self._kernel_names(kernels["name"])
-        running = {key: np.concatenate([kernels[key], graphs[key]])
-                   for key in ("start", "duration", "device", "stream", "correlation")}
-        running["name"] = np.concatenate([numbers, np.full(len(graphs), len(names))])
-        return Workload.of(name, Timeline.of(
-            Operations.of(**running),
-            Copies.of(**_common(copies), bytes=np.maximum(copies["bytes"], 0),
-                      direction=_directions(copies["kind"])),
-            Operations.of(**_common(memsets)), _with_waits(calls, waits),
-            (*names, "CUDA graph")), source=SOURCE, notes=self._notes)
+        return _with_waits(rows, waits)
 
     def _last_row(self, kind: str) -> int:
         if _PREFIX + kind not in self._tables:
@@ -124,81 +134,113 @@ class _Export:
         return {row[1] for row in self._sql.execute(f"PRAGMA table_info({table})")}
 
     def _rows(self, what: str, /, **wanted: tuple[str, ...]) -> Rows:
-        """Rows of a table: for each name the first of some columns that the table has, or -1."""
+        """Columns of a table: for each name the first of some columns that the table has, or -1.
+
+        The table is read in parts, and each column has the type that is kept.
+        """
         table = _PREFIX + what
-        wanted = {"start": ("start",), "end": ("end",), **wanted}
-        dtype = np.dtype([(name, np.int64) for name in wanted])
         present = self._columns(table) if table in self._tables else set()
         if present and not {"start", "end"} <= present:
             raise WorkloadError(f"{table} has no column 'start', or no 'end'")
+        wanted = {"start": ("start",), "duration": ("end",), **wanted}
         chosen = [next((f'"{column}"' for column in columns if column in present), "-1")
                   for columns in wanted.values()]
         query = f"SELECT {', '.join(f'coalesce({column}, -1)' for column in chosen)} FROM {table}"
-        try:
-            rows = np.fromiter(self._counted(self._sql.execute(query)) if present else (), dtype)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise WorkloadError(f"{table} has a value that is no number: {error}") from None
-        good = (rows["start"] >= 0) & (rows["end"] >= rows["start"])
-        if not good.all():
-            self._notes.append(f"{len(rows) - good.sum()} rows of {table} end before they begin, "
-                               "and are left out.")
-            rows = rows[good]
-        rows["end"] -= rows["start"]
-        rows.dtype.names = tuple("duration" if name == "end" else name for name in wanted)
-        return rows
+        found: dict[str, list[Any]] = {name: [np.zeros(0, _TYPES.get(name, np.int64))]
+                                       for name in wanted if name != "process"}
+        bad = 0
+        for part in self._parts(query) if present else ():
+            try:
+                rows = np.array(part, np.int64)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise WorkloadError(f"{table} has a value that is no number: {error}") from None
+            good = (rows[:, 0] >= 0) & (rows[:, 1] >= rows[:, 0])
+            bad += len(rows) - int(good.sum())
+            columns = dict(zip(wanted, rows[good].T, strict=True))
+            columns["duration"] = columns["duration"] - columns["start"]
+            self._number(columns, is_call=what == "RUNTIME")
+            for name, parts in found.items():
+                parts.append(columns[name].astype(parts[0].dtype))
+        if bad:
+            self._notes.append(f"{bad} rows of {table} end before they begin, and are left out.")
+        return {name: np.concatenate(found.pop(name)) for name in tuple(found)}
 
-    def _counted(self, rows: Iterator[Any]) -> Iterator[Any]:
-        for row in rows:
-            if self._progress and self._done % _STEP == 0:
+    def _parts(self, query: str) -> Iterator[list[Any]]:
+        cursor = self._sql.execute(query)
+        while part := cursor.fetchmany(_STEP):
+            self._done += len(part)
+            if self._progress:
                 self._progress(min(self._done / max(self._total, 1), 1.0))
-            self._done += 1
-            yield row
+            yield part
 
     def _operations(self, what: str, /, **more: tuple[str, ...]) -> Rows:
         return self._rows(what, device=("deviceId",), stream=("streamId",),
                           correlation=("correlationId",), process=("globalPid",), **more)
 
-    def _calls(self) -> Rows:
-        rows = self._rows("RUNTIME", thread=("globalTid",), correlation=("correlationId",),
-                          process=("globalTid",), kind=("nameId",), device=(), stream=())
-        ids, place = np.unique(rows["kind"], return_inverse=True)
+    def _number(self, columns: Rows, *, is_call: bool) -> None:
+        """Numbers of this reader instead of those of the file: names, kinds, GPUs, and what
+        differs by process."""
+        process = columns["process"]
+        known = process >= 0
+        columns["process"] = np.where(known, process >> _PROCESS_BIT, -1)
+        apart = self._numbered(columns, "process", self._new_processes) << 32
+        for name in ("stream", "correlation"):
+            if name in columns:
+                none = (columns[name] < 0) | (columns[name] == _NO_STREAM) & (name == "stream")
+                columns[name] = np.where(none, -1, columns[name] + apart)
+        if "device" in columns and self._devices:
+            device = columns["device"].copy()
+            for pid, counted, number in self._devices:
+                its = columns["process"] & 0xFF_FFFF == pid
+                columns["device"][its & (device == counted)] = number
+        if "name" in columns:
+            columns["name"] = self._numbered(columns, "name", self._new_names)
+        if is_call:
+            columns["kind"] = self._numbered(columns, "kind", self._new_kinds)
+
+    def _numbered(self, columns: Rows, name: str,
+                  new: Callable[[list[int]], list[int]]) -> Integers:
+        """A column by the numbers that this reader gives; ``new`` makes those of new values."""
+        known = self._numbers[name]
+        values, place = np.unique(columns[name], return_inverse=True)
+        unknown = [value for value in values.tolist() if value not in known]
+        if unknown:
+            known.update(zip(unknown, new(unknown), strict=True))
+        return np.array([known[value] for value in values.tolist()], np.int64)[place]
+
+    def _new_processes(self, values: list[int]) -> list[int]:
+        """The first process has number 0, as one that is not said."""
+        first = len(self._numbers["process"]) - 1
+        return list(range(first, first + len(values)))
+
+    def _new_names(self, ids: list[int]) -> list[int]:
+        texts, first = self._strings(ids), len(self._names)
+        self._names += [texts.get(number, f"kernel {number}") for number in ids]
+        return list(range(first, len(self._names)))
+
+    def _new_kinds(self, ids: list[int]) -> list[int]:
         texts = self._strings(ids)
-        kinds = np.array([call_kind(texts.get(int(number), "")) for number in ids], np.int64)
-        rows["kind"] = kinds[place] if len(ids) else 0
-        return rows
+        return [call_kind(texts.get(number, "")) for number in ids]
 
-    def _waits(self) -> Rows:
-        return self._operations("SYNCHRONIZATION")
-
-    def _strings(self, ids: Integers) -> dict[int, str]:
-        if "StringIds" not in self._tables or not len(ids):
+    def _strings(self, ids: list[int]) -> dict[int, str]:
+        if "StringIds" not in self._tables:
             return {}
         found: dict[int, str] = {}
-        numbers = ids.tolist()
-        for begin in range(0, len(numbers), 500):
-            part = numbers[begin:begin + 500]
+        for begin in range(0, len(ids), 500):
+            part = ids[begin:begin + 500]
             found.update((number, str(text)) for number, text in self._sql.execute(
                 f"SELECT id, value FROM StringIds WHERE id IN ({','.join('?' * len(part))})", part))
         return found
 
-    def _kernel_names(self, column: Integers) -> tuple[list[str], Integers]:
-        ids, place = np.unique(column, return_inverse=True)
-        texts = self._strings(ids)
-        return [texts.get(int(number), f"kernel {number}") for number in ids], place
-
-    def _number_devices(self, tables: tuple[Rows, ...]) -> None:
-        """Give GPUs the numbers of the machine: processes may count those that they see."""
+    def _device_numbers(self) -> list[tuple[int, int, int]]:
+        """Process, number of a GPU there, number in the machine: processes count what they see."""
         table = "TARGET_INFO_CUDA_DEVICE"
         if table not in self._tables or not {"gpuId", "cudaId", "pid"} <= self._columns(table):
-            return
+            return []
         seen = self._sql.execute(f"SELECT pid, cudaId, gpuId FROM {table}").fetchall()
-        if not all(type(value) is int for row in seen for value in row):
+        if not all(type(value) is int and -1 <= value < 1 << 31 for row in seen for value in row):
             raise WorkloadError(f"{table} has a value that is no number")
-        for rows in tables:
-            process = (rows["process"] >> _PROCESS_BIT) & 0xFF_FFFF
-            device = rows["device"].copy()
-            for pid, counted, number in seen:
-                rows["device"][(process == pid) & (device == counted)] = number
+        return seen
 
     def _without_kernels(self) -> str:
         table = _PREFIX + "KERNEL"
@@ -212,34 +254,23 @@ class _Export:
                 "`--trace=cuda`")
 
 
-def _common(rows: Rows) -> dict[str, Integers]:
-    return {key: rows[key] for key in ("start", "duration", "device", "stream", "correlation")}
-
-
 def _directions(kinds: Integers) -> Integers:
     table = np.full(max(_DIRECTIONS) + 2, Direction.OTHER, np.int64)
     table[list(_DIRECTIONS)] = list(_DIRECTIONS.values())
     return table[np.where((kinds >= 0) & (kinds < len(table)), kinds, -1)]
 
 
-def _keep_processes_apart(tables: tuple[Rows, ...]) -> None:
-    """Numbers of correlations and streams that differ by process."""
-    processes = np.unique(np.concatenate([rows["process"] >> _PROCESS_BIT for rows in tables]))
-    for rows in tables:
-        number = np.searchsorted(processes, rows["process"] >> _PROCESS_BIT) << 32
-        none = (rows["stream"] == _NO_STREAM) | (rows["stream"] < 0)
-        rows["stream"] = np.where(none, -1, rows["stream"] + number)
-        rows["correlation"] = np.where(rows["correlation"] < 0, -1, rows["correlation"] + number)
-
-
 def _with_waits(calls: Rows, waits: Rows) -> Calls:
     """Calls; those that synchronise have what they wait for."""
+    for key, dtype in (("device", np.int32), ("stream", np.int64)):
+        calls[key] = np.full(len(calls["start"]), -1, dtype)
     order = np.argsort(waits["correlation"], kind="stable")
     known = waits["correlation"][order]
     if len(known):
-        place = np.minimum(np.searchsorted(known, calls["correlation"]), len(known) - 1)
-        found = ((known[place] == calls["correlation"]) & (calls["correlation"] >= 0)
-                 & (calls["kind"] == CallKind.SYNCHRONISE))
+        rows = np.flatnonzero((calls["kind"] == CallKind.SYNCHRONISE) & (calls["correlation"] >= 0))
+        wanted = calls["correlation"][rows]
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        found = known[place] == wanted
         for key in ("device", "stream"):
-            calls[key][found] = waits[key][order][place[found]]
-    return Calls.of(**_common(calls), thread=calls["thread"], kind=calls["kind"])
+            calls[key][rows[found]] = waits[key][order][place[found]]
+    return Calls.of(**calls)

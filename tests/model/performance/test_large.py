@@ -103,4 +103,5 @@ def test_sqlite_of_a_gigabyte(tmp_path):
     found = read_apart(tmp_path / "run.sqlite")
     (tmp_path / "run.sqlite").unlink()
     assert found["kernels"] == number > 3_000_000
-    assert found["MiB"] < 1500
+    # Rows of nothing but kernels and launches, in no order: the most that a gigabyte can hold.
+    assert found["MiB"] * 2 ** 20 < 150 * number

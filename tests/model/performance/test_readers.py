@@ -161,6 +161,15 @@ def test_nsight_keeps_processes_apart(tmp_path):
     assert launches.start.tolist() == [5000, 9000, 15000, 15000]
 
 
+def test_nsight_without_processes(tmp_path):
+    """Of an unknown process is what is not said: operations find their calls."""
+    timeline = read(nsight(tmp_path, 2021, "".join(
+        f"ALTER TABLE CUPTI_ACTIVITY_KIND_{kind} DROP COLUMN globalPid;"
+        for kind in ("KERNEL", "MEMCPY", "MEMSET")))).timeline
+    is_the_run(timeline)
+    assert timeline.launch_of(timeline.kernels).tolist() == [1, 2, 4, 4]
+
+
 def test_nsight_graphs_as_a_whole(tmp_path):
     """Without --cuda-graph-trace=node a graph is one row of another table."""
     workload = read(nsight(tmp_path, more="""
