@@ -32,6 +32,8 @@ CLOCKED = {
     "random": ("the random source without the cipher", "um5g-45k"),
     "opening": ("the opening agent, 16 peers, 4 streams", "um5g-45k"),
     "management": ("management with its cipher and events, 8 slots, 2 paths", "um5g-45k"),
+    "observed-host": ("measurements of a host, 8 slots, 2 paths", "um5g-45k"),
+    "observed-box": ("measurements of a box, 8 slots, 2 paths", "um5g-45k"),
 }
 
 
@@ -109,6 +111,15 @@ def managed_part(width):
     return ManagedPart(width, rows=8, paths=2, registers=proxy.registers)
 
 
+def observed_part(width, role):
+    """Measurements of a proxy with two paths."""
+    from dxpu.proxy import BoxProxy, HostProxy
+
+    from .observed_part import ObservedPart
+    proxy = (HostProxy if role == "host" else BoxProxy)(width, observed=True)
+    return ObservedPart(proxy, width, rows=8, paths=2)
+
+
 def proxy_size(role: str, width: int, progress: Progress, *options: str):
     """Resources used by a proxy of eight slots and two paths, and those of the part; measured once
     for the same sources and tools."""
@@ -143,6 +154,8 @@ def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
         "aes": Aes128, "aes-ram": partial(Aes128, ram=True), "cmac": Cmac, "ccm": Ccm,
         "random": RandomSource, "opening": partial(OpeningAgent, peers=16, streams=4),
         "management": partial(managed_part, width),
+        "observed-host": partial(observed_part, width, "host"),
+        "observed-box": partial(observed_part, width, "box"),
     }
     return {name: _clock(make[name](), *CLOCKED[name], progress) for name in parts}
 

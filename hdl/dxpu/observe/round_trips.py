@@ -11,8 +11,7 @@ from dxpu.priority import first_one
 from dxpu.queue import Queue
 from dxpu.switch.tracking.types import TIME_BITS
 
-__all__ = ["BINS", "RoundTrips", "connect_memory", "histogram_rows", "round_trip_rows",
-           "stage_rows"]
+__all__ = ["BINS", "RoundTrips", "histogram_rows", "round_trip_rows", "stage_rows"]
 
 #: Bins of a histogram, of twice the width each.
 BINS = 16
@@ -65,16 +64,6 @@ def stage_rows(rows: int, *, role: str, receive: int) -> tuple[Rows, Rows]:
     )
 
 
-def connect_memory(m: Module, file, trips: "RoundTrips") -> None:
-    """The words of ``trips`` are the registers in memory of ``file``, a
-    :class:`~dxpu.csr.RegisterFile`."""
-    m.d.comb += [
-        trips.address.eq(file.mem_address), trips.request.eq(file.mem_request),
-        trips.write.eq(file.mem_write), trips.write_data.eq(file.mem_write_data),
-        file.mem_read_data.eq(trips.read_data), file.mem_done.eq(trips.done),
-    ]
-
-
 class RoundTrips(wiring.Component):
     """Sorts round trips into histograms, and sums them up, slot by slot.
 
@@ -86,7 +75,7 @@ class RoundTrips(wiring.Component):
     Parameters
     ----------
     ports : int
-        Slots, or rows of any kind, 1 to 64.
+        Slots, or rows of any kind, 1 to 128.
 
     Members
     -------
@@ -99,11 +88,11 @@ class RoundTrips(wiring.Component):
     """
 
     def __init__(self, *, ports):
-        if not isinstance(ports, int) or not 1 <= ports <= 64:
-            raise ValueError(f"ports must be 1 to 64, not {ports!r}")
+        if not isinstance(ports, int) or not 1 <= ports <= 128:
+            raise ValueError(f"ports must be 1 to 128, not {ports!r}")
         self._slots = 1 << (ports - 1).bit_length()
         super().__init__({
-            "i": In(data.StructLayout({"strobe": 1, "slot": 6, "time": TIME_BITS})),
+            "i": In(data.StructLayout({"strobe": 1, "slot": 7, "time": TIME_BITS})),
             "address": In(16), "request": In(1), "write": In(1), "write_data": In(32),
             "read_data": Out(32), "done": Out(1),
             "stat_missed": Out(Counted(

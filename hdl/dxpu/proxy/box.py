@@ -149,9 +149,11 @@ class BoxCore(wiring.Component):
                          "dropped, and the slot is fenced.")
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
-        self._observation = Observation("box", width=width, rows=slots, paths=paths, fills={
-            **self._engine.fills, "from_slots": self._ingress.fill, "to_slots": self._egress.fill,
-        }) if observed else None
+        #: How full queues are, by name (:class:`~dxpu.stage.Fill`).
+        self.fills = {**self._engine.fills, "from_slots": self._ingress.fill,
+                      "to_slots": self._egress.fill}
+        self._observation = Observation("box", width=width, rows=slots, paths=paths,
+                                        fills=self.fills) if observed else None
         if observed:
             for prefix, part in self._observation.parts.items():
                 counters.add_all(prefix, part)
@@ -168,7 +170,7 @@ class BoxCore(wiring.Component):
         self._registers = ProxyRegisters(
             "box", counters, rows=slots, paths=paths, peers=peers, streams=streams, width=width,
             keys=keys, managed=managed,
-            observed=self._observation.fills if observed else None)
+            observed=self.fills if observed else None)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map
         #: Name of each counter to its pulse, in ``sync``.

@@ -154,9 +154,11 @@ class HostCore(wiring.Component):
             counters.add_all(prefix, part)
         for n, frame in enumerate(self.frame):
             counters.add_all(f"mac{n}_", frame, on_path=f" on path {n}")
-        self._observation = Observation("host", width=width, rows=ports, paths=paths, fills={
-            **self._engine.fills, "to_host": self._pool.fill, "requests": self._tracking.fill,
-        }) if observed else None
+        #: How full queues are, by name (:class:`~dxpu.stage.Fill`).
+        self.fills = {**self._engine.fills, "to_host": self._pool.fill,
+                      "requests": self._tracking.fill}
+        self._observation = Observation("host", width=width, rows=ports, paths=paths,
+                                        fills=self.fills) if observed else None
         if observed:
             for prefix, part in self._observation.parts.items():
                 counters.add_all(prefix, part)
@@ -173,7 +175,7 @@ class HostCore(wiring.Component):
         self._registers = ProxyRegisters(
             "host", counters, rows=ports, paths=paths, peers=peers, streams=streams, width=width,
             keys=keys, managed=managed,
-            observed=self._observation.fills if observed else None,
+            observed=self.fills if observed else None,
             serial=(identity or Identity()).serial & 0xFFFF_FFFF)
         #: The register map (:class:`~dxpu.csr.AddressMap`).
         self.registers = self._registers.map

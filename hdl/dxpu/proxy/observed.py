@@ -7,9 +7,10 @@ from amaranth import *
 
 from dxpu.mapping.types import RowChange
 from dxpu.observe import (
-    CLOCK_BITS, EventKind, EventLog, HeadTap, Mark, Pulses, ReceiveTimer, RoundTrips, SendTimer,
-    connect_memory,
+    CLOCK_BITS, EventKind, EventLog, HeadTap, Mark, Pulses, ReceiveTimer, SendTimer, Times,
+    access_of,
 )
+from dxpu.stream import connect
 
 from .registers import EVENTS, RECEIVE, UNIT
 
@@ -45,11 +46,12 @@ class Observation:
     def __init__(self, role, *, width, rows, paths, fills):
         self._width, self._rows, self._paths = width, rows, paths
         self.fills = fills
-        #: Of a host, whose tracker times requests.
-        self._trips = RoundTrips(ports=rows) if role == "host" else None
+        #: A host's tracker times requests.
+        self._is_host = role == "host"
+        self._times = Times(rows=rows, trips=self._is_host, receive=RECEIVE)
         #: Parts that count something, by prefix.
         self.parts = {
-            **({"round_trip_": self._trips} if self._trips else {}),
+            **({"round_trip_": self._times} if self._is_host else {}),
             "send_": SendTimer(middle=role == "host"), "receive_": ReceiveTimer()}
 
     def wire(self, m, files, *, bus, table, engine, pulses, fenced, entry, exit, entry_row=None,
@@ -86,14 +88,11 @@ class Observation:
             register = getattr(file, f"mark_{name}")
             m.d.comb += [register.now.eq(mark.now), register.most.eq(mark.most),
                          mark.clear.eq(register.written | (settling != SETTLING))]
-        if self._trips:
-            m.submodules.round_trips = trips = self._trips
-            m.d.comb += [trips.i.strobe.eq(trip.strobe), trips.i.slot.eq(trip.slot),
-                         trips.i.time.eq(trip.time)]
         m.d.comb += [file.waits.rows.eq(engine.waiting),
                      file.request_waits.rows.eq(engine.np_waits)]
-        self._log(m, file, bus, table, engine, pulses, overdue, fenced)
-        self._stages(m, files["stages"], engine, entry, entry_row, exit)
+        log = self._log(m, file, bus, table, engine, pulses, overdue, fenced)
+        self._stages(m, engine, entry, entry_row, exit)
+        self._share(m, files, log, trip)
 
     def _log(self, m, file, bus, table, engine, pulses, overdue, fenced):
         names = list(pulses)
@@ -102,7 +101,7 @@ class Observation:
             *(Pulses(kind, tuple(range(count))) for kind, count in (
                 (EventKind.LINK_UP, self._paths), (EventKind.LINK_DOWN, self._paths),
                 (EventKind.FENCED, self._rows),
-                *([(EventKind.OVERDUE, self._rows)] if self._trips else []))),
+                *([(EventKind.OVERDUE, self._rows)] if self._is_host else []))),
             Pulses(EventKind.COUNTED, tuple(counted), quiet=True),
         ])
         row, session, access = table.row_event, engine.session_news, bus.request
@@ -121,26 +120,15 @@ class Observation:
             log.words[2].kind.eq(EventKind.WRITTEN),
             log.pulses.eq(Cat(
                 engine.links & ~links, ~engine.links & links, fenced,
-                *([overdue] if self._trips else []), *(pulses[names[n]] for n in counted))),
+                *([overdue] if self._is_host else []), *(pulses[names[n]] for n in counted))),
             log.frozen.eq(file.log.frozen), file.log.lost.eq(log.losses),
             file.recorded.count.eq(log.recorded),
             file.now_low.time.eq(log.now), file.now_high.time.eq(log.now[32:]),
             log.address.eq(file.mem_address - EVENTS),
         ]
-        # Entries are behind all round trips.
-        is_entry, trips = file.mem_address >= UNIT, self._trips
-        m.d.comb += log.request.eq(file.mem_request & is_entry)
-        if trips is None:
-            m.d.comb += [file.mem_read_data.eq(log.read_data), file.mem_done.eq(log.done)]
-            return
-        m.d.comb += [
-            trips.address.eq(file.mem_address), trips.request.eq(file.mem_request & ~is_entry),
-            trips.write.eq(file.mem_write), trips.write_data.eq(file.mem_write_data),
-            file.mem_read_data.eq(Mux(is_entry, log.read_data, trips.read_data)),
-            file.mem_done.eq(Mux(is_entry, log.done, trips.done)),
-        ]
+        return log
 
-    def _stages(self, m, file, engine, entry, entry_row, exit):
+    def _stages(self, m, engine, entry, entry_row, exit):
         now = Signal(CLOCK_BITS)
         m.d.sync += now.eq(now + 1)
 
@@ -174,16 +162,20 @@ class Observation:
                 send.middle_row.eq(row_of(engine.tlp_i.payload.meta.row, "to_engine"))]
         else:
             m.d.comb += send.entry_row.eq(row_of(entry_row, "from_pcie"))
-        bits = (self._rows - 1).bit_length()
-        m.submodules.stage_times = times = RoundTrips(ports=2 << bits)
-        connect_memory(m, file, times)
-        low = RECEIVE.bit_length() - 1
-        chosen = Mux(send.o.valid, send.o.payload.as_value(), receive.o.payload.as_value())
-        passage = Signal.like(send.o.payload)
-        m.d.comb += [
-            times.address.eq(Cat(file.mem_address[:7 + bits], file.mem_address[low])),
-            passage.as_value().eq(chosen),
-            times.i.strobe.eq(send.o.valid | receive.o.valid),
-            times.i.slot.eq(Cat(passage.row[:bits], ~send.o.valid)), times.i.time.eq(passage.time),
-            send.o.ready.eq(1), receive.o.ready.eq(~send.o.valid),
-        ]
+
+    def _share(self, m, files, log, trip):
+        """Registers in memory are those of the log, behind all round trips, and histograms."""
+        file, times = files["observe"], self._times
+        m.submodules.times = times
+        access_of(m, files["stages"], times.of_stages)
+        connect(m, self.parts["send_"].o, times.send)
+        connect(m, self.parts["receive_"].o, times.receive)
+        is_entry = file.mem_address >= UNIT
+        m.d.comb += log.request.eq(file.mem_request & is_entry)
+        if not self._is_host:
+            m.d.comb += [file.mem_read_data.eq(log.read_data), file.mem_done.eq(log.done)]
+            return
+        access_of(m, file, times.of_trips)
+        m.d.comb += [times.trip.eq(trip), times.of_trips.request.eq(file.mem_request & ~is_entry)]
+        with m.If(is_entry):
+            m.d.comb += [file.mem_read_data.eq(log.read_data), file.mem_done.eq(log.done)]
