@@ -116,6 +116,33 @@ def test_a_box_at_a_socket(tmp_path):
     assert sum(bool(response) for _, response in rows) > 10
 
 
+def test_a_box_is_watched_by_its_serial_line(tmp_path):
+    """`dxpu top` shows a session that a host has opened, its frames, and the log of its events."""
+    def top():
+        said = subprocess.run([*DXPU, "top", "box.console", "--json"], capture_output=True,
+                              text=True, cwd=tmp_path, timeout=300)
+        assert said.returncode == 0, said.stderr
+        return json.loads(said.stdout)
+
+    with box(tmp_path, "--socket", "box.sock", "--console", "box.console"):
+        while not (tmp_path / "box.console").exists():
+            time.sleep(0.2)
+        before = top()
+        look = subprocess.run([*DXPU, "slots", "--socket", "box.sock", "--box", "0x101", "--slots",
+                               "1,2", "--slower", SLOWER], capture_output=True, text=True,
+                              cwd=tmp_path, timeout=300)
+        assert look.returncode == 0, look.stderr
+        after = top()
+    assert not (tmp_path / "box.console").exists()
+    assert before["role"] == "box" and before["node"] == after["node"] == 0x101
+    assert [(one["slot"], one["node"]) for one in after["bindings"]] == [(1, 1), (2, 1)]
+    assert after["uptime"] > before["uptime"]
+    assert before["counters"]["fabric_rx_frames"] == 0 < after["counters"]["fabric_rx_frames"]
+    assert after["bindings"][0]["send"]["longest_us"] > 0
+    assert after["queues"]["replay"]["most"] in range(1, after["queues"]["replay"]["of"])
+    assert after["events"]["recorded"] > before["events"]["recorded"] > 10
+
+
 #: A box on a pair of veth in a network of its own, and a look at it; the pair is gone at the end.
 NETWORK = """
 import subprocess, sys, time
