@@ -95,9 +95,9 @@ def _bindings(look: Look, host: bool, width: int) -> tuple[list[str], list[str]]
         return span(times.longest or None)
 
     columns: list[tuple[int, str, Callable[[RowLook], str]]] = [
-        (0, "SEND", lambda one: span(one.send.mean)),
+        (1, "SEND", lambda one: span(one.send.mean)),
         (2, "MAX", lambda one: longest(one.send)),
-        (0, "RECEIVE", lambda one: span(one.receive.mean)),
+        (1, "RECEIVE", lambda one: span(one.receive.mean)),
         (2, "MAX", lambda one: longest(one.receive)),
         (0, "CREDITS", waits)]
     if host:
@@ -110,7 +110,7 @@ def _bindings(look: Look, host: bool, width: int) -> tuple[list[str], list[str]]
             (0, "REQ/s", lambda one: rate(one.requests or 0.0)),
             (0, "TRIP", of_trips(lambda trips: span(trips.mean))),
             (0, "99% <", of_trips(lambda trips: span(trips.most))),
-            (0, "MAX", of_trips(longest)),
+            (1, "MAX", of_trips(longest)),
             *columns, (0, "ROUND TRIPS", of_trips(_bars))]
     else:
         columns = [(0, "SLOT", lambda one: str(one.row.slot)),

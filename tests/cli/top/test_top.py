@@ -305,8 +305,9 @@ def test_a_screen_is_drawn_in_place_and_left_clean(terminal):
     text = there.screen.text
     assert there.screen.alternate and not there.screen.cursor
     assert text.startswith("host 0x001") and text.count("BOX.SLOT") == 1, text
-    there.resize(60, 12)
-    there.until(r"^host")
+    there.resize(64, 12)
+    there.until(r"0x101\.1 .* 512 ns ▃█▂ ▂ 16")  # the histogram stays, stages do not
+    assert "SEND" not in there.screen.text
     end = time.monotonic() + 20
     while there.screen.drawn < 6 and time.monotonic() < end:
         there.until("zzz|^host", 1)
