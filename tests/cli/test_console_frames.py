@@ -2,6 +2,7 @@
 
 import random
 import re
+from types import SimpleNamespace
 
 import pytest
 from amaranth import Module
@@ -159,3 +160,19 @@ def test_no_key_and_no_interface(monkeypatch, capsys, key_file):
     assert main(["console", PORT, "--node-key", str(key_file), "list"]) == 2
     assert capsys.readouterr().err == ("dxpu console: error: interface 'eth0' is down; `sudo ip "
                                        "link set eth0 up`\n")
+
+
+def test_many_registers_by_few_requests(monkeypatch, key_file):
+    """The words of single reads, by frames of a few requests."""
+    node, rng, sent = table(), random.Random(seed()), []
+    network = Network([node], loss=0.0, rng=rng)
+    monkeypatch.setattr(frame_line, "EthernetPort", lambda *_: network)
+    addresses = [base + p.address for base, block in node.registers.map.blocks.values()
+                 for p in block.placed if p.rows]
+    options = SimpleNamespace(port=PORT, manager="4", slower="1", node_key=str(key_file))
+    with frame_line.line_of(options) as line:
+        single = [line.read(address) for address in addresses]
+        send = network.send
+        monkeypatch.setattr(network, "send", lambda frame: (sent.append(frame), send(frame))[1])
+        assert line.read_all(addresses) == single
+    assert 0 < len(sent) < len(addresses)
