@@ -139,17 +139,18 @@ def test_a_node_that_is_reset_begins_anew(top):
 
 
 def test_time_and_sums_wrap(top):
-    """The clock wraps between two looks, and the lower half of a sum."""
+    """The clock wraps between two looks, and a sum, with both halves."""
     node = ObservedNode("host")
     begin(node)
     node.time = (1 << 40) - 5000
     node.set("observe.round_trip[0].sum_low", value=0xFFFF_FFFF)
+    node.set("observe.round_trip[0].sum_high", value=0xFFFF_FFFF)
 
     def goes_on(node):
         node.time %= 1 << 40
         node.time += 50_000
         node.set("observe.round_trip[0].sum_low", value=99)
-        node.set("observe.round_trip[0].sum_high", value=1)
+        node.set("observe.round_trip[0].sum_high", value=0)
         node.set("observe.round_trip[0].bin3", value=10)
 
     _, said, _ = top(node, "--json", between=goes_on)
