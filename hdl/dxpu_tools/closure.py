@@ -13,7 +13,6 @@ changes.
 """
 
 import ast
-import importlib.metadata
 import importlib.util
 import sys
 from functools import cache as remember, cached_property
@@ -31,8 +30,13 @@ PACKAGES = ("dxpu", "dxpu_tools", "dxpu_model", "dxpu_sim", "dxpu_host", "dxpu_b
 
 @remember
 def packages_digest() -> str:
-    """Digest of the interpreter and of all installed distributions, by name and version."""
-    there = sorted({(d.metadata["Name"], d.version) for d in importlib.metadata.distributions()})
+    """Digest of the interpreter and of all installed distributions, by name and version.
+
+    The folder of a distribution's metadata has both in its name. Reading the metadata of all takes
+    half a second.
+    """
+    there = sorted({folder.name for place in sys.path if place
+                    for kind in ("dist", "egg") for folder in Path(place).glob(f"*.{kind}-info")})
     return digest(sys.version, there)
 
 

@@ -82,6 +82,8 @@ class MailboxSignature(wiring.Signature):
 class Gaps(wiring.Component):
     """Pseudo-random ``hold``, high in about ``share``/256 of the cycles; never if ``share`` is 0.
 
+    The sequence goes on in cycles in which ``share`` is not 0.
+
     Parameters
     ----------
     init : int
@@ -102,7 +104,9 @@ class Gaps(wiring.Component):
         bits = list(state)
         for _ in range(8):
             bits = [bits[22] ^ bits[17], *bits[:22]]
-        m.d.sync += state.eq(Cat(bits))
+        # At rest while nobody asks, so that a port without traffic is (dxpu_sim.run.rest).
+        with m.If(self.share.any()):
+            m.d.sync += state.eq(Cat(bits))
         m.d.comb += self.hold.eq(state[:8] < self.share)
         return m
 
@@ -119,14 +123,19 @@ class Sender(wiring.Component):
         Data bits per beat.
     seed : int
         Start of the pseudo-random gaps.
+
+    Members
+    -------
+    taken : 2
+        A TLP's first beat (bit 0) and last beat (bit 1) is taken in this cycle.
     """
 
     def __init__(self, width, *, seed=1):
         super().__init__({
             "o": Out(PacketSignature(check_width(width))),
             **{name: flow for name, flow in MailboxSignature().flip().members.items()
-               if name.startswith("tx_")},
-            "cycle": In(32),
+               if name.startswith("tx_") and name != "tx_info"},
+            "taken": Out(2),
         })
         self._width = width
         self._seed = seed
@@ -182,11 +191,9 @@ class Sender(wiring.Component):
         m.d.sync += offered.eq(o.valid & ~o.ready)
         with m.If(o.valid & o.ready):
             m.d.sync += [beat.eq(Mux(end_of_row, 0, beat + 1)), first.eq(o.p.last)]
-            with m.If(first):
-                m.d.sync += self.tx_info[:32].eq(self.cycle)
+            m.d.comb += self.taken.eq(Cat(first, o.p.last))
             with m.If(o.p.last):
-                m.d.sync += [self.tx_info[32:].eq(self.cycle),
-                             self.tx_taken.eq(self.tx_taken + 1)]
+                m.d.sync += self.tx_taken.eq(self.tx_taken + 1)
 
 
 class Receiver(wiring.Component):
@@ -202,14 +209,22 @@ class Receiver(wiring.Component):
         Data bits per beat.
     seed : int
         Start of the pseudo-random gaps.
+
+    Members
+    -------
+    taken : 2
+        A TLP's first beat (bit 0) and a transfer's last beat (bit 1) is taken in this cycle.
+    about : 11
+        Bits 74:64 of ``rx_info``.
     """
 
     def __init__(self, width, *, seed=1):
         super().__init__({
             **{f"i_{name}": In(PacketSignature(check_width(width))) for name in CLASSES},
             **{name: flow for name, flow in MailboxSignature().flip().members.items()
-               if name.startswith("rx_")},
-            "cycle": In(32),
+               if name.startswith("rx_") and name != "rx_info"},
+            "taken": Out(2),
+            "about": Out(11),
         })
         self._width = width
         self._seed = seed
@@ -284,14 +299,13 @@ class Receiver(wiring.Component):
             m.d.sync += [beat.eq(beat + 1), dwords.eq(dwords + merged.p.dwords)]
             with m.If(beat == beats - 1):
                 m.d.sync += [beat.eq(0), chunk.eq(chunk + 1)]
-            with m.If(merged.p.first):
-                m.d.sync += self.rx_info[:32].eq(self.cycle)
+            m.d.comb += self.taken.eq(Cat(merged.p.first, complete))
             with m.If(complete):
                 m.d.sync += [
                     beat.eq(0), chunk.eq(0), dwords.eq(0),
                     self.rx_count.eq(self.rx_count + 1),
-                    self.rx_info[32:].eq(Cat(self.cycle, (dwords + merged.p.dwords)[:7], cls,
-                                             merged.p.last, merged.p.last & merged.p.discard)),
+                    self.about.eq(Cat((dwords + merged.p.dwords)[:7], cls,
+                                      merged.p.last, merged.p.last & merged.p.discard)),
                 ]
 
 
@@ -339,13 +353,28 @@ class TlpPort(wiring.Component):
                                                     seed=3 * self._seed % (1 << 23 - 1) + 1)
         cycle = Signal(32)
         m.d.sync += cycle.eq(cycle + 1)
-        m.d.comb += [sender.cycle.eq(cycle), receiver.cycle.eq(cycle)]
+        m.d.comb += [self.py.tx_info.eq(_times(m, sender, cycle)),
+                     self.py.rx_info.eq(Cat(_times(m, receiver, cycle), receiver.about))]
         wiring.connect(m, wiring.flipped(self.o), sender.o)
         for name in CLASSES:
             wiring.connect(m, wiring.flipped(getattr(self, f"i_{name}")),
                            getattr(receiver, f"i_{name}"))
         for name, member in MailboxSignature().members.items():
+            if name in ("tx_info", "rx_info"):
+                continue
             inner = getattr({"tx": sender, "rx": receiver}.get(name[:2], self), name)
             outer = getattr(self.py, name)
             m.d.comb += inner.eq(outer) if member.flow == Out else outer.eq(inner)
         return m
+
+
+def _times(m, end, cycle):
+    """Cycles of the first and of the last beat that ``end`` says it has taken.
+
+    The count is not in ``end``, which is at rest without a TLP (:mod:`dxpu_sim.run.rest`).
+    """
+    times = Signal(64)
+    for half, taken in enumerate(end.taken):
+        with m.If(taken):
+            m.d.sync += times.word_select(half, 32).eq(cycle)
+    return times

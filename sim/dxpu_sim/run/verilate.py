@@ -25,7 +25,7 @@ from dxpu_tools.memory_init import as_loops
 from dxpu_tools.room import check_room
 from dxpu_tools.statenames import StateNames
 
-from . import clock, netlist
+from . import clock, netlist, rest
 
 __all__ = ["FULL", "BuildFailed", "Design", "build", "is_built", "lint", "program_runner",
            "verilator_tools", "verilog"]
@@ -262,10 +262,12 @@ class _Build:
     options: list[str]
     waves: str
     tools: list[str]
+    rests: bool
 
     @property
     def key(self):
         return cache.digest(self.source, clock.VERILOG, self.control,
+                            *[Path(rest.__file__).read_bytes()] * self.rests,
                             *(file.read_bytes() for file in self.programs), self.library)
 
     @property
@@ -303,7 +305,8 @@ class _Build:
                 "--trace-max-width", "1024", "-LDFLAGS", "-rdynamic -L."]
         options += args
         return cls(source, control, options, waves,
-                   [cache.version("verilator"), cache.version("cocotb"), sys.version])
+                   [cache.version("verilator"), cache.version("cocotb"), sys.version],
+                   not (waves or design.netlists) and getattr(design.factory, "rests", False))
 
 
 def is_built(design: Design, **options) -> bool:
@@ -355,7 +358,7 @@ def build(design: Design, *, waves: str = "", args: tuple[str, ...] = (),
 
 
 def _verilate(wanted, path, news):
-    (path / "top.v").write_text(wanted.source)
+    (path / "top.v").write_text(rest.leave_out(wanted.source) if wanted.rests else wanted.source)
     (path / "clock.v").write_text(clock.VERILOG)
     (path / "public.vlt").write_text(wanted.control)
     (path / _PACKAGES).symlink_to(sysconfig.get_paths()["purelib"])

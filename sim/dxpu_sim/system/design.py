@@ -107,6 +107,10 @@ class System(wiring.Component):
         The same for each of the proxy's ``stages``.
     """
 
+    #: PCIe models in Python are slow, so the proxies wait for them in most cycles
+    #: (:mod:`dxpu_sim.run.rest`).
+    rests = True
+
     def __init__(self, width=64, *, boxes=(2, 1), ports=8, paths=2, split=False, dpc=False,
                  period_ps=8000, delay=125, placeholder=None, hosts=1, peers=16, streams=4,
                  keys=False, managed=False, observed=False):
