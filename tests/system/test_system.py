@@ -34,6 +34,13 @@ def test_nothing_is_computed_twice():
     assert "UNOPTFLAT" not in (built / "build.log").read_text()
 
 
+def test_a_wave_shows_all_clocks():
+    """A part at rest has a clock that stays low, so waves are made without such parts."""
+    built = build(Design(System, DEMO), waves="fst")
+    assert "always_latch" not in (built / "top.v").read_text()
+    assert System.rests
+
+
 @pytest.mark.parametrize("case", [
     pytest.param(case, marks=pytest.mark.long) if case in LONG else case for case in CASES])
 def test_two_boxes_with_three_gpus(case):

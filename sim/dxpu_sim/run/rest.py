@@ -225,8 +225,9 @@ class _Rewriting:
                 ports.append(output)
                 self._declarations.append(f"  output {output}{_KEPT};")
                 self._statements.append(f"  assign {output} = {terms};")
+        end = "\n".join([*self._statements, "endmodule", ""])
         return "\n".join([f"module {_written(module.name)}({', '.join(ports)});",
-                          *self._declarations, body + "\n".join([*self._statements, "endmodule", ""])])
+                          *self._declarations, body + end])
 
     def _instance(self, instance, number):
         child = self._design.modules[instance.module]
