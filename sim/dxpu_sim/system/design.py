@@ -22,25 +22,14 @@ from dxpu_sim.pcie.mailbox import MailboxSignature, TlpPort
 from dxpu_sim.run.clock import SimClock
 from dxpu_sim.run.pins import connect_pins
 
+from .nodes import BOX_NODE, HOST_NODE, factory_of
 from .probe import EVENTS, Newest, Probe
 from .regbox import RegisterBox, RegisterBoxSignature
 
-__all__ = ["BOX_NODE", "HOST_NODE", "System", "factory_of"]
+__all__ = ["System"]
 
 #: The seed of a node's noise is that many times its number.
 _NOISE = 0x9E3779B97F4A7
-#: Node numbers of the first host and of the first box; further nodes follow.
-HOST_NODE, BOX_NODE = 0x001, 0x101
-
-
-def factory_of(node):
-    """Key, MAC address and serial number of the node that shall have this number.
-
-    By these addresses all nodes announce themselves soon after a reset: see
-    :func:`dxpu_model.management.first_announcement`.
-    """
-    return (bytes([node >> 8, node & 0xFF, *range(14)]),
-            bytes([0x02, 0x51, node >> 8, 0, 0, node & 0xFF]), 0x5E00_0000 | node)
 
 
 class System(wiring.Component):
@@ -74,7 +63,7 @@ class System(wiring.Component):
         Sessions can be opened under keys. The noise of each proxy is pretended.
     managed : bool
         Managers reach the proxies by frames; what a node was given in the factory is that of
-        :func:`factory_of`.
+        :func:`~.nodes.factory_of`.
     observed : bool
         All proxies measure what happens.
 

@@ -10,7 +10,7 @@ from dxpu.fabric.wire.format import NODE_UNASSIGNED
 from dxpu.management.format import Kind, Status
 from dxpu_model.management import Answer, ManagerEnd, Message, Operation, is_management
 
-from .design import factory_of
+from .nodes import factory_of
 from .setup import Proxy, RegisterError
 
 __all__ = ["MANAGER_MAC", "ManagedProxy", "Manager"]

@@ -29,7 +29,7 @@ from dxpu.fabric.wire.format import NODE_UNASSIGNED, node_mac
 from dxpu_host import EthernetPort
 from dxpu_manage import ManageError, Manager, NoAnswer, Proxy, attach, detach, pair
 
-from .design import factory_of
+from .nodes import factory_of
 
 __all__ = ["main"]
 

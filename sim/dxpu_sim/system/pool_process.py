@@ -14,7 +14,7 @@ from dxpu_sim.pcie.checkers import CheckFailed
 from dxpu_sim.pcie.ports import Mailbox
 from dxpu_tools.files import write_bytes, write_text
 
-from .design import factory_of
+from .nodes import factory_of
 from .network import MANAGER_INTERFACE, ManagerFailed, NetworkProcess
 from .operate import Operator
 

@@ -7,7 +7,7 @@ from cocotb.utils import get_sim_time
 from dxpu.stage import NOTE_BITS
 from dxpu.tlp.types import Fmt, Type
 
-from .design import BOX_NODE, HOST_NODE
+from .nodes import BOX_NODE, HOST_NODE
 
 __all__ = ["CYCLE_NS", "Recorder", "conversions", "parts", "take_apart"]
 

@@ -17,7 +17,7 @@ from dxpu_model.management import Event, Message, Operation, knock
 from dxpu_model.wire import reseal
 from dxpu_sim.endpoint.driver import find_gpus
 from dxpu_sim.pcie.ports import Mailbox
-from dxpu_sim.system.design import factory_of
+from dxpu_sim.system.nodes import factory_of
 from dxpu_sim.system.managed import MANAGER_MAC, ManagedProxy, Manager
 from dxpu_sim.system.setup import bind, let_open, wait_for_session, wait_for_slot
 from dxpu_sim.system.system import SimulatedSystem
