@@ -52,7 +52,7 @@ COMMANDS = {
     "task": ("dxpu_cli.pool.task", "list, watch and cancel tasks of a manager"),
     "request": ("dxpu_cli.pool.request", "list, renew and end requests for GPUs"),
     "events": ("dxpu_cli.pool.events", "print what happens in a pool"),
-    "top": ("dxpu_cli.top.command", "watch a pool, or a node: rates, loss, round trips"),
+    "top": ("dxpu_cli.pool.top", "watch a pool, or a node: rates, loss, round trips"),
     "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),

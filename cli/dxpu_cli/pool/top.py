@@ -1,82 +1,138 @@
-"""``dxpu top`` of a pool: what goes on in it."""
+"""``dxpu top``: watches a pool by its manager, or one node by its registers."""
 
 import argparse
-import shutil
+import json
 import sys
 import time
-from collections import Counter
+from collections import deque
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
 
 from dxpu_cli.options import decimal_number
+from dxpu_tools.errors import Failed, UserError
 
-from . import views
-from .client import Client, client
-from .tables import say, table
+__all__ = ["add_arguments", "run"]
 
-__all__ = ["run"]
+#: Events that are kept for the screen.
+EVENTS = 200
+#: Core clock of a node of no known board, in MHz.
+MHZ = "125"
 
-#: A letter for each state, and its colour on a terminal.
-LETTERS = {"absent": ("·", "2"), "quarantined": ("q", "33"), "free": ("f", "32"),
-           "spare": ("s", "36"), "reserved": ("r", "35"), "attaching": ("+", "34"),
-           "attached": ("A", "1;34"), "draining": ("-", "34"), "failed": ("X", "1;31")}
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    from dxpu_cli.console.command import BAUD, ETHERNET, NUMBER
+    from .client import add_arguments as add_client
+    parser.add_argument("port", nargs="?", metavar="PORT", help="a node, built with --observed: "
+                        "serial port such as /dev/ttyUSB1, URL of pyserial such as "
+                        f"socket://HOST:NUMBER, or {ETHERNET}NAME,MAC, a node with this factory "
+                        "address behind an Ethernet interface; without it a manager's pool")
+    parser.add_argument("--every", metavar="SECONDS", default="1",
+                        help="time between two looks; on a terminal it goes on until q or Ctrl-C")
+    parser.add_argument("--once", action="store_true",
+                        help="show it once, as always when the output is no terminal")
+    add_client(parser)
+    node = parser.add_argument_group("a node")
+    node.add_argument("--baud", type=int, default=BAUD, help="bits per second of a serial port")
+    node.add_argument("--clock", metavar="MHZ", help="core clock (default: that of the board, "
+                      f"{MHZ} if it is none of ours)")
+    node.add_argument("--node-key", metavar="FILE", help="over Ethernet: key of the node, its "
+                      "factory record or 32 hexadecimal digits")
+    node.add_argument("--number", metavar="N", default=NUMBER, help="over Ethernet: manager "
+                      "number, 1 to 4, no other manager's")
+    node.add_argument("--slower", metavar="FACTOR", default="1", help="over Ethernet: all waits "
+                      "are so many times longer, such as for a simulated node")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the pool again and again on a terminal, or once elsewhere."""
+    """Show a pool or a node, again and again on a terminal."""
+    if arguments.port is None:
+        from . import watch
+        return watch.run(arguments)
     every = decimal_number("--every", arguments.every, 0.1, 3600)
-    with client(arguments) as there:
-        if arguments.once or arguments.json or not sys.stdout.isatty():
-            shown, text = _look(there, colours=False)
-            say(arguments.json, shown, text)
-            return 0
-        sys.stdout.write("\x1b[?1049h\x1b[?25l")
+    clock = None if arguments.clock is None else decimal_number("--clock", arguments.clock, 1, 1000)
+    from dxpu_cli.console import command as console
+    if arguments.baud <= 0:
+        raise UserError(f"--baud must be positive, not {arguments.baud}")
+    with ExitStack() as stack:
+        line = stack.enter_context(console.line_at(SimpleNamespace(
+            port=arguments.port, baud=arguments.baud, node_key=arguments.node_key,
+            manager=arguments.number, slower=arguments.slower)))
         try:
-            while True:
-                _, text = _look(there, colours=True)
-                lines = text.split("\n")[:shutil.get_terminal_size().lines - 1]
-                sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines)
-                                 + "\x1b[J")
-                sys.stdout.flush()
-                time.sleep(every)
-        finally:
-            sys.stdout.write("\x1b[?25h\x1b[?1049l")
-            sys.stdout.flush()
+            node = _Node(line, arguments.port, clock)
+            if arguments.once or arguments.json or not sys.stdout.isatty():
+                _say_once(node, every, arguments.json)
+            else:
+                _watch(node, every)
+        except (console.ConsoleError, OSError) as error:
+            raise Failed(str(error)) from None
+    return 0
 
 
-def _look(there: Client, *, colours: bool) -> tuple[dict[str, object], str]:
-    gpus = views.all_gpus(there)
-    boxes = [views.box(one, gpus) for one in there.members("Chassis")]
-    hosts = [views.host(one) for one in there.members("Systems")]
-    tasks = [one for one in map(views.task, there.members("TaskService/Tasks"))
-             if one["ended"] is None]
-    requests = [one for one in map(views.request, there.members(views.REQUESTS_AT))
-                if one["phase"] == "waiting"]
-    states = Counter(one["state"] for one in gpus)
-    by_name = {one["gpu"]: one for one in gpus}
+class _Node:
+    """The watched node, and the newest events."""
 
-    def letter(state: str) -> str:
-        sign, colour = LETTERS[state]
-        return f"\x1b[{colour}m{sign}\x1b[0m" if colours else sign
+    def __init__(self, line: Any, port: str, clock: float | None) -> None:
+        from dxpu_cli.console import command as console
 
-    lines = [f"{len(gpus)} GPUs: " + ", ".join(
-        f"{count} {state} {letter(state)}" for state, count in sorted(states.items())), ""]
-    width = max((len(one["name"] or one["box"]) for one in boxes), default=0)
-    for one in boxes:
-        row = "".join(letter(by_name[f"{one['box']}.{slot}"]["state"])
-                      if f"{one['box']}.{slot}" in by_name else letter("absent")
-                      for slot in range(1, one["slots"] + 1))
-        says = "" if one["answers"] else "  does not answer"
-        lines.append(f"{one['name'] or one['box']:<{width}}  {row}{says}"
-                     + "  closed" * (not one["open"]))
-    busy = [one for one in hosts if one["gpus"] or not one["answers"]]
-    if busy:
-        lines += ["", table(("HOST", "NAME", "GPUS"), [
-            (one["host"], one["name"], " ".join(one["gpus"]) if one["answers"]
-             else "does not answer") for one in busy])]
-    if tasks:
-        lines += ["", table(views.TASKS[:4], [(t["task"], t["what"], t["state"], t["began"])
-                                              for t in tasks])]
-    if requests:
-        lines += ["", table(("REQUEST", "HOST", "WANTS", "SAYS"), [
-            (r["request"], r["host"], r["wants"], r["says"]) for r in requests])]
-    return {"states": dict(states), "boxes": boxes, "hosts": hosts, "tasks": tasks,
-            "waiting": requests}, "\n".join(lines)
+        from dxpu_cli.top.snapshot import NodeReader, Snapshot
+        map = console.map_of(line)
+        if "stages" not in map.blocks:
+            raise Failed(f"the node at {port} was built without --observed: build or generate its "
+                         "gateware with it, or read counters by `dxpu console PORT counters`")
+        self._reader = NodeReader(line, map)
+        self.name = port
+        self._hz = 1e6 * (clock or self._board_mhz(line) or float(MHZ))
+        self._last: Snapshot | None = None
+        #: The last events, oldest first.
+        self.events: deque[Any] = deque(maxlen=EVENTS)
+
+    def _board_mhz(self, line: Any) -> float | None:
+        from dxpu_cli.console import command as console
+        board = console.board_of(line)
+        return board and board.core_mhz("host" if self._reader.is_host else "box")
+
+    def look(self) -> Any:
+        """What has happened since the last look, or since a reset."""
+        from dxpu_cli.top.look import look_at, was_reset
+        now, last = self._reader.look(), self._last
+        if last is not None and was_reset(last, now):
+            last = None
+            self.events.clear()
+        self._last = now
+        self.events.extend(now.events)
+        return look_at(last, now, self._hz)
+
+    def lines(self, look: Any, width: int, height: int, *, colours: bool) -> list[str]:
+        """The look as lines."""
+        from dxpu_cli.top.screen import draw
+        return draw(look, list(self.events), self._reader.told, host=self._reader.is_host,
+                    name=self.name, width=width, height=height, colours=colours)
+
+    def as_json(self, look: Any) -> dict[str, Any]:
+        """The look for programs."""
+        said: dict[str, Any] = look.as_json()
+        said["role"] = "host" if self._reader.is_host else "box"
+        for event, words in zip(said["events"]["new"], look.now.events, strict=True):
+            event["says"] = self._reader.told(words)
+        return said
+
+
+def _say_once(node: _Node, every: float, as_json: bool) -> None:
+    """Print the difference of two looks."""
+    node.look()
+    time.sleep(every)
+    look = node.look()
+    print(json.dumps(node.as_json(look), indent=1) if as_json
+          else "\n".join(node.lines(look, 200, 1000, colours=False)))
+
+
+def _watch(node: _Node, every: float) -> None:
+    from dxpu_cli.top.terminal import Terminal
+    with Terminal() as terminal:
+        while True:
+            look = node.look()
+            terminal.show(node.lines(look, *terminal.size, colours=True))
+            if terminal.wait(every):
+                return

@@ -1,1 +1,1 @@
-"""``dxpu top``: what a pool, or a single node, does at the moment."""
+"""What ``dxpu top`` shows of a single node."""

@@ -17,7 +17,7 @@ import pytest
 
 from dxpu.observe import EventKind
 from dxpu_cli.main import main
-from dxpu_cli.top import command
+from dxpu_cli.pool import top as command
 from dxpu_cli.top.screen import rate, span
 from tests.support.observed_node import ObservedNode, SerialPort
 from tests.support.screen import Screen
