@@ -24,8 +24,8 @@ from .collection import undisturbed
 __all__ = ["Sources", "packages_digest", "project_sources"]
 
 #: Packages of the project; ``tests`` only if imported before.
-PACKAGES = ("dxpu", "dxpu_tools", "dxpu_model", "dxpu_sim", "dxpu_host", "dxpu_boards",
-            "dxpu_manage", "dxpu_cli")
+PACKAGES = ("dxpu", "dxpu_tools", "dxpu_model", "dxpu_performance", "dxpu_sim", "dxpu_host",
+            "dxpu_boards", "dxpu_manage", "dxpu_manager", "dxpu_cli")
 
 
 @remember

@@ -12,8 +12,9 @@ import pytest
 from dxpu_cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("hdl/dxpu", "hdl/dxpu_tools", "model/dxpu_model", "sim/dxpu_sim", "host/dxpu_host",
-            "boards/dxpu_boards", "manager/dxpu_manage", "manager/dxpu_manager", "cli/dxpu_cli")
+PACKAGES = ("hdl/dxpu", "hdl/dxpu_tools", "model/dxpu_model", "model/dxpu_performance",
+            "sim/dxpu_sim", "host/dxpu_host", "boards/dxpu_boards", "manager/dxpu_manage",
+            "manager/dxpu_manager", "cli/dxpu_cli")
 #: What pip says if it cannot ask the registry.
 UNREACHABLE = re.compile(r"Retrying|connection broken|Network is unreachable|name resolution")
 
