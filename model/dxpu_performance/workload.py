@@ -120,7 +120,19 @@ _UNKNOWN = {"correlation", "device", "stream", "name"}
 _TYPES = {"device": np.int32, "name": np.int32, "direction": np.int8, "kind": np.int8}
 
 
-def _dtype(name: str) -> Any:
+#: Columns whose values take 32 bits if all of them fit.
+NARROW = frozenset(("correlation", "duration", "stream"))
+
+
+def fits(column: npt.NDArray[Any]) -> bool:
+    """Whether all values of a column fit 32 bits."""
+    limits = np.iinfo(np.int32)
+    return not len(column) or bool(limits.min <= column.min() and column.max() <= limits.max)
+
+
+def _dtype(name: str, column: npt.NDArray[Any] | None = None) -> Any:
+    if name in NARROW and column is not None and fits(column):
+        return np.int32
     return _TYPES.get(name, np.int64)
 
 
@@ -143,7 +155,7 @@ def _converted(cls: type, name: str, given: Any) -> npt.NDArray[Any]:
                 raise WorkloadError(f"{cls.__name__}: a {name} is negative: {low}")
             if high > LONGEST_NS or low < -LONGEST_NS:
                 raise WorkloadError(f"{cls.__name__}: a value of {name} is too large: {high}")
-        return array.astype(_dtype(name), copy=False)
+        return array.astype(_dtype(name, array), copy=False)
     except (OverflowError, TypeError) as error:
         raise WorkloadError(f"{cls.__name__}: a value of {name} is not a number: {error}") from None
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from ..workload import (CallKind, Calls, Copies, Direction, Integers, Operations, Timeline,
-                        Workload, WorkloadError)
+from ..workload import (NARROW, CallKind, Calls, Copies, Direction, Integers, Operations, Timeline,
+                        Workload, WorkloadError, fits)
 from .names import call_kind
 from .stream import Progress
 
@@ -155,7 +155,8 @@ class _Export:
                   for columns in wanted.values()]
         query = f"SELECT {', '.join(f'coalesce({column}, -1)' for column in chosen)} FROM {table}"
         room = self._most_rows(what)
-        found: Rows = {name: np.empty(room, _TYPES.get(name, np.int64))
+        found: Rows = {name: np.empty(room, np.int32 if name in NARROW else
+                                      _TYPES.get(name, np.int64))
                        for name in wanted if name != "process"}
         count = 0
         bad = 0
@@ -173,8 +174,10 @@ class _Export:
             if end > room:
                 room = 2 * end
                 found = {name: np.resize(column, room) for name, column in found.items()}
-            for name, column in found.items():
-                column[count:end] = columns[name]
+            for name in found:
+                if name in NARROW and not fits(columns[name]):
+                    found[name] = found[name].astype(np.int64, copy=False)
+                found[name][count:end] = columns[name]
             count = end
         if bad:
             self._notes.append(f"{bad} rows of {table} end before they begin, and are left out.")

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dxpu_performance.readers import read
@@ -140,6 +141,18 @@ def test_nsight(year, tmp_path):
     assert workload.timeline.kernels.name.tolist() == [0, 1, 0, 1]
     assert [note.split(":")[0] for note in workload.notes] == (
         [] if year == 2024 else ["CUPTI_ACTIVITY_KIND_SYNCHRONIZATION is missing"])
+
+
+def test_nsight_with_values_of_more_than_32_bits(tmp_path):
+    """Columns are narrow while all values fit, and no longer."""
+    path = nsight(tmp_path, more="""
+        UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start + 5000000000
+            WHERE start = (SELECT max(start) FROM CUPTI_ACTIVITY_KIND_KERNEL);""")
+    kernels = read(path).timeline.kernels
+    assert kernels.duration.max() == 5_000_000_000
+    assert kernels.stream.dtype == kernels.correlation.dtype == np.int32
+    plain = nsight(tmp_path, year=2021)
+    assert read(plain).timeline.kernels.duration.dtype == np.int32
 
 
 def test_nsight_keeps_processes_apart(tmp_path):
