@@ -32,7 +32,10 @@ from dxpu.endpoint.register_map import (
     CLASS_CODE, COPY_TO_GPU, COPY_TO_HOST, DEVICE_ID, MAGIC, MSIX_PENDING, MSIX_TABLE, NAME_OFFSET,
     NAME_SIZE, REGISTERS, REGISTER_BAR_SIZE, VECTORS, VENDOR_ID,
 )
-from dxpu_sim.pcie.ports import UnexpectedCompletion, completion_length, describe, is_message
+from dxpu_sim.pcie.ports import UnexpectedCompletion
+from dxpu_sim.pcie.tlps import (
+    completion_length, describe, enabled_bytes, is_message, request_bytes,
+)
 
 __all__ = ["COPY_TO_GPU", "COPY_TO_HOST", "DEVICE_ID", "MSIX_TABLE", "NAME_OFFSET", "NAME_SIZE",
            "REGISTERS", "VENDOR_ID", "Command", "Gpu", "SparseMemory"]
@@ -119,29 +122,6 @@ class SerialNumber(PciExtCap):
 
     async def _write_register(self, reg, data, mask):
         pass
-
-
-def request_bytes(tlp: Tlp) -> tuple[int, int]:
-    """Byte count and lower address of the completion of memory read ``tlp`` (2.3.1.1)."""
-    if tlp.length == 1 and tlp.first_be == 0:
-        return 1, tlp.address & 0x7c
-    first = (tlp.first_be & -tlp.first_be).bit_length() - 1
-    last = (tlp.last_be if tlp.length > 1 else tlp.first_be).bit_length()
-    return (tlp.length - 1) * 4 + last - first, (tlp.address & 0x7c) + first
-
-
-def enabled_bytes(tlp: Tlp) -> list[tuple[int, bytes]]:
-    """Runs of enabled bytes of memory write ``tlp``: address and data of each."""
-    enables = ([bool(tlp.first_be >> n & 1) for n in range(4)] + [True] * (tlp.length - 2) * 4
-               + [bool(tlp.last_be >> n & 1) for n in range(4)] * (tlp.length > 1))
-    runs, start = [], None
-    for n, enabled in enumerate([*enables, False]):
-        if enabled and start is None:
-            start = n
-        elif not enabled and start is not None:
-            runs.append((tlp.address + start, bytes(tlp.data[start:n])))
-            start = None
-    return runs
 
 
 @dataclass

@@ -1,22 +1,20 @@
 """Guests whose PCIe hierarchy is a simulated system: lets guests and simulation go on together."""
 
 import select
-import time
 
 import cocotb
 from cocotb.triggers import Event, First, Timer
 
+from dxpu_sim.pcie.links import TRAINING_NS
 from dxpu_sim.system.system import SimulatedSystem
 
-from .guest import Guest, GuestFailed, busy
+from .console import Console
+from .domain import Domain
+from .guest import Guest
 from .root_port import INTERRUPTS, RootPort
-from .vmd import ConfigTarget, MemoryTarget, Vmd
+from .tasks import CocotbTasks
 
 __all__ = ["LinuxHost", "LinuxSystem", "Pump"]
-
-
-#: Factor by which a wait may be longer on a busy machine.
-_LONGEST = 5.0
 
 
 class LinuxSystem(SimulatedSystem):
@@ -35,7 +33,7 @@ class LinuxSystem(SimulatedSystem):
         self.roots = []
         for n, guest in enumerate(self._guests):
             root = RootPort(self.mailboxes[self.host_names[n]], guest.device.memory,
-                            guest.interrupt)
+                            guest.interrupt, CocotbTasks(), training_ns=TRAINING_NS)
             root.downs.append(lambda n=n: self._host_down(n))
             root.ups.append(lambda n=n: self._host_up(n))
             self.roots.append(root)
@@ -57,7 +55,7 @@ class LinuxSystem(SimulatedSystem):
         return self.roots[self.host_names.index(host)].up
 
 
-class LinuxHost:
+class LinuxHost(Console):
     """A guest on a host proxy of a system, as seen by a user of its console.
 
     Parameters
@@ -69,40 +67,26 @@ class LinuxHost:
     """
 
     def __init__(self, guest: Guest, system: LinuxSystem, number: int = 0):
-        self.guest, self.system = guest, system
+        super().__init__(guest, self._step)
+        self.system = system
         self.number, self.root = number, system.roots[number]
-        self._vmd = Vmd()
-        self._answers: list[tuple[Event, list]] = []
-        #: Number of accesses of the guest to the child domain.
-        self.accesses = 0
+        self._domain = Domain(self.root)
         #: An access is being simulated.
         self.serving = False
         #: Set by :class:`Pump`.
         self.pump: Pump
 
-    async def _perform(self, access):
-        if access.config:
-            if access.write:
-                self._vmd.config.write(access.address, access.value, access.size)
-                return 0
-            return self._vmd.config.read(access.address, access.size)
-        target = self._vmd.target(access.address)
-        self.accesses += 1
-        if isinstance(target, ConfigTarget):
-            where = (target.bus, target.device, target.function, target.register, access.size)
-            if access.write:
-                await self.root.config_write(*where, access.value)
-                return 0
-            return await self.root.config_read(*where)
-        if isinstance(target, MemoryTarget):
-            if access.write:
-                await self.root.memory_write(target.address, access.size, access.value)
-                return 0
-            return await self.root.memory_read(target.address, access.size)
-        return (1 << 8 * access.size) - 1
+    @staticmethod
+    async def _step():
+        await Timer(Pump.STEP_NS, "ns")
+
+    @property
+    def accesses(self) -> int:
+        """Number of accesses of the guest to the child domain."""
+        return self._domain.accesses
 
     async def _serve(self, access):
-        self.guest.device.answer(await self._perform(access))
+        self.guest.device.answer(await self._domain.perform(access))
         self.serving = False
         self.pump.served.set()
 
@@ -121,50 +105,7 @@ class LinuxHost:
             if access is not None:
                 self.serving = True
                 cocotb.start_soon(self._serve(access))
-        self.guest.poll()
-        while self._answers and (answer := self.guest.ended()) is not None:
-            event, box = self._answers.pop(0)
-            box.append(answer)
-            event.set()
-        self.guest.check()
-
-    async def boot(self, *, timeout_s: float = 120.0) -> None:
-        """Wait for the guest's shell."""
-        await self._until(lambda: self.guest.ready, "the guest's shell", timeout_s)
-
-    async def _until(self, condition, what, timeout_s):
-        begin = time.monotonic()
-        while not condition():
-            if time.monotonic() > begin + timeout_s * min(busy(), _LONGEST):
-                raise self.guest.late(f"no {what} after {time.monotonic() - begin:.0f} s")
-            await Timer(Pump.STEP_NS, "ns")
-
-    async def run(self, line: str, *, timeout_s: float = 120.0) -> tuple[str, int]:
-        """Output and exit status of a shell line in the guest."""
-        event, box = Event(), []
-        self._answers.append((event, box))
-        self.guest.begin(line)
-        await self._until(lambda: bool(box), f"end of `{line}`", timeout_s)
-        return box[0]
-
-    async def say(self, line: str, **options) -> str:
-        """Output of a shell line that must succeed."""
-        said, status = await self.run(line, **options)
-        if status:
-            raise GuestFailed(f"`{line}` ended with status {status}: {said}")
-        return said
-
-    async def wait_for(self, line: str, what: str, *, timeout_s: float = 60.0) -> str:
-        """Repeat a shell line until it succeeds; returns its output."""
-        begin = time.monotonic()
-        while True:
-            said, status = await self.run(line)
-            if not status:
-                return said
-            if time.monotonic() > begin + timeout_s * min(busy(), _LONGEST):
-                raise self.guest.late(f"not after {time.monotonic() - begin:.0f} s: {what} "
-                                      f"(`{line}`: {said})")
-            await self.run("sleep 0.2")
+        self.read()
 
     async def hurry(self, work):
         """Await ``work``, which waits for simulated time; the simulation runs at full speed

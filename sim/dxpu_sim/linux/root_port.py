@@ -1,4 +1,4 @@
-"""A PCIe root port in Python, between a guest's accesses and the host proxy's TLPs.
+"""A PCIe root port in Python, between a guest's accesses and the TLPs of a link.
 
 Registers of a root port without a slot: Type 1 header, PCI Express capability, MSI, AER with the
 root error registers. Downwards, the port turns accesses into TLPs and waits for completions.
@@ -9,20 +9,18 @@ range into interrupts, and records error messages (PCIe Base 5.0, 6.2.4, 7.8.4).
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
-import cocotb
-from cocotb.queue import Queue
-from cocotb.triggers import Event, SimTimeoutError, Timer, with_timeout
 from cocotbext.pcie.core.tlp import CplStatus, Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
 
-from dxpu_sim.endpoint.gpu import enabled_bytes, request_bytes
-from dxpu_sim.pcie.links import TRAINING_NS
-from dxpu_sim.pcie.ports import (
-    CompletionTimeout, completion_length, describe, is_message, pack, unpack,
+from dxpu_sim.pcie.tlps import (
+    CompletionTimeout, completion_length, describe, enabled_bytes, is_message, pack, request_bytes,
+    unpack,
 )
 
 from .config_bytes import ConfigBytes
+from .tasks import Tasks
 
 __all__ = ["INTERRUPTS", "RootPort"]
 
@@ -88,18 +86,21 @@ def _registers():
 
 
 class RootPort:
-    """The only function of bus 0, with the host proxy below it.
+    """The only function of bus 0, with a link below it.
 
     Parameters
     ----------
-    mailbox : :class:`~dxpu_sim.pcie.ports.Mailbox`
-        Mailbox of the host proxy's upstream port.
+    mailbox : :class:`~dxpu_sim.pcie.ports.Mailbox` or :class:`~dxpu_sim.linux.carrier.Edge`
+        The link: mailbox of a host proxy's upstream port, or a socket.
     memory : :class:`~dxpu_sim.linux.remote.GuestMemory`
     interrupt : function
         Called with address and data of each interrupt.
+    tasks : :class:`~dxpu_sim.linux.tasks.Tasks`
+        Runs coroutines; says what a nanosecond below is.
     timeout_ns : int
-        Completion timeout in simulated time. As a proxy answers every request, a timeout is an
-        error.
+        Completion timeout. Every request must be answered, so a timeout is an error.
+    training_ns : int
+        Time from the end of a reset to a working link.
 
     Attributes
     ----------
@@ -107,26 +108,42 @@ class RootPort:
         Events: ``reads``, ``writes``, ``bytes read``, ``bytes written`` (by devices),
         ``interrupts``, ``unsupported``, messages by name.
     up : bool
-        The link works; false during a Secondary Bus Reset or Link Disable.
+        The link works; false during a Secondary Bus Reset or Link Disable, and while the partner
+        says so (:meth:`partner`).
     downs, ups : lists of functions
         Called after the link has gone down, and when the link comes up again.
     """
 
-    def __init__(self, mailbox, memory, interrupt: Callable[[int, int], None], *,
-                 timeout_ns: int = 20_000_000):
+    def __init__(self, mailbox, memory, interrupt: Callable[[int, int], None], tasks: Tasks, *,
+                 timeout_ns: int = 20_000_000, training_ns: int = 0):
         self.mailbox, self.memory, self._interrupt = mailbox, memory, interrupt
-        self.timeout_ns = timeout_ns
+        self.timeout_ns, self._training_ns = timeout_ns, training_ns
         self.counts: Counter = Counter()
-        self.up = True
+        self._tasks = tasks
+        self._trained = self._partner_up = True
         self.downs: list[Callable[[], None]] = []
         self.ups: list[Callable[[], None]] = []
         self.registers = _registers()
-        self._waiting: dict[int, tuple[Tlp, list[Tlp], Event]] = {}
+        #: Open requests by tag: request, its completions, event of the last one.
+        self._waiting: dict[int, tuple[Tlp, list[Tlp], Any]] = {}
         self._next_tag = 0
-        self._requests = Queue()
+        self._requests = tasks.queue()
         mailbox.received.append(self._received)
         mailbox.link(True)
-        cocotb.start_soon(self._serve())
+        tasks.start(self._serve())
+
+    @property
+    def up(self) -> bool:
+        """The link works, see the class."""
+        return self._trained and self._partner_up
+
+    def partner(self, up: bool) -> None:
+        """The link's other end has come up or gone down by itself."""
+        self._partner_up = up
+        # Link Status with Data Link Layer Link Active or without.
+        self.registers.assign(_EXPRESS + 0x12, 0x2011 if up else 0x0011, 2)
+        if not up:
+            self._abandon()
 
     # Registers of the root port itself.
 
@@ -136,22 +153,26 @@ class RootPort:
         if self._in_reset and not before:
             self._down()
         elif before and not self._in_reset:
-            cocotb.start_soon(self._train())
+            self._tasks.start(self._train())
 
-    def _down(self):
-        self.up = False
-        self.mailbox.link(False)
+    def _abandon(self):
+        """End all open requests without an answer."""
         for _, _, arrived in self._waiting.values():
             arrived.set()
+
+    def _down(self):
+        self._trained = False
+        self.mailbox.link(False)
+        self._abandon()
         for callback in self.downs:
             callback()
 
     async def _train(self):
-        await Timer(TRAINING_NS, "ns")
+        await self._tasks.sleep(self._training_ns)
         while not self.mailbox.idle:
-            await Timer(100, "ns")
+            await self._tasks.sleep(100)
         if not self._in_reset:
-            self.up = True
+            self._trained = True
             self.mailbox.link(True)
             for callback in self.ups:
                 callback()
@@ -228,7 +249,7 @@ class RootPort:
                 completion.status = CplStatus.SC
                 completion.set_data(b"\x01\x00\xff\xff")
                 return completion
-            await Timer(1, "us")
+            await self._tasks.sleep(1000)
 
     async def memory_read(self, address: int, size: int) -> int:
         """Value of a memory read by the guest; all ones without an answer."""
@@ -262,15 +283,13 @@ class RootPort:
             self._next_tag = self._next_tag + 1 & 0xff
         tlp.tag = self._next_tag
         self._next_tag = self._next_tag + 1 & 0xff
-        arrived = Event()
+        arrived = self._tasks.event()
         self._waiting[tlp.tag] = (tlp, [], arrived)
         self.counts["requests"] += 1
         await self.mailbox.send(pack(tlp))
-        try:
-            await with_timeout(arrived.wait(), self.timeout_ns, "ns")
-        except SimTimeoutError:
+        if not await self._tasks.wait(arrived, self.timeout_ns):
             raise CompletionTimeout(f"root port: {describe(tlp)}: not complete after "
-                                    f"{self.timeout_ns} ns") from None
+                                    f"{self.timeout_ns / 1e6:g} ms")
         return self._waiting.pop(tlp.tag)[1]
 
     # TLPs from below.

@@ -24,7 +24,8 @@ from cocotbext.pcie.core.port import SimPort
 from cocotbext.pcie.core.tlp import Tlp
 
 from .mailbox import CLASSES
-from .ports import Mailbox, RootComplex, describe, pack, unpack
+from .ports import Mailbox, RootComplex
+from .tlps import describe, pack, unpack
 
 __all__ = ["TRAINING_NS", "DirectLink", "DirectPort", "LibraryLink", "attach_device", "attach_host",
            "replace_port"]

@@ -8,7 +8,8 @@ from cocotbext.pcie.core import Switch
 from cocotbext.pcie.core.switch import SwitchPort
 
 from .links import DirectPort, replace_port
-from .ports import TlpRecord, is_message, tolerate
+from .ports import TlpRecord, tolerate
+from .tlps import is_message
 
 __all__ = ["ModelSwitch", "Wire"]
 

@@ -6,7 +6,7 @@ edited:
 
 - the library matches completions by tag alone, so :class:`RootComplex` refuses unexpected
   completions, and every request ends in a completion or in an error that names the hanging request;
-- pack, unpack and routing of the library do not know messages; :func:`pack` and :func:`unpack` do.
+- routing of the library does not know messages, :class:`RootComplex` does.
 
 The model has at most 256 tags, no prefixes and no digest (ECRC).
 """
@@ -24,24 +24,18 @@ from cocotbext.pcie.core.utils import PcieId
 
 from .mailbox import CHUNKS, CHUNK_BITS, CLASSES, TRANSFER_DWORDS
 from .monitor import RULES
-from .tlp_types import quicken
+from .tlps import CompletionTimeout, completion_length, describe, is_message, unpack
 
-__all__ = ["CompletionTimeout", "DesignHangs", "Mailbox", "RootComplex", "StreamBroken",
-           "TlpRecord", "UnexpectedCompletion", "completion_length", "describe", "is_message",
-           "pack", "quiet", "tolerate", "unpack", "until"]
+__all__ = ["DesignHangs", "Mailbox", "RootComplex", "StreamBroken", "TlpRecord",
+           "UnexpectedCompletion", "quiet", "tolerate", "until"]
 
 log = logging.getLogger("dxpu.pcie")
 
-quicken()
 _MESSAGES = {t for t in TlpType if t.name.startswith("MSG_")}
 _ATOMICS = {TlpType.FETCH_ADD, TlpType.FETCH_ADD_64, TlpType.SWAP, TlpType.SWAP_64, TlpType.CAS,
             TlpType.CAS_64}
 _LOCKED_READS = {TlpType.MEM_READ_LOCKED, TlpType.MEM_READ_LOCKED_64}
 _MEMORY_READS = {TlpType.MEM_READ, TlpType.MEM_READ_64} | _LOCKED_READS
-
-
-class CompletionTimeout(Exception):
-    """A request was not completed in time; the message names the request."""
 
 
 class DesignHangs(Exception):
@@ -59,60 +53,6 @@ class UnexpectedCompletion(Exception):
 def quiet(level: int = logging.ERROR) -> None:
     """Suppress the library's log: several lines per TLP, and a line per empty slot of bus 0."""
     logging.getLogger("cocotb.pcie").setLevel(level)
-
-
-def is_message(tlp: Tlp) -> bool:
-    """Whether ``tlp`` is a message request."""
-    return tlp.type & 0x18 == 0x10
-
-
-def pack(tlp: Tlp) -> bytes:
-    """Bytes of ``tlp`` in wire order, also for messages.
-
-    A message has its code in place of the byte enables of other requests, and eight free bytes in
-    place of a 64-bit address. Here ``last_be``, ``first_be`` hold the code and ``address``, ``ph``
-    the free bytes.
-    """
-    if not is_message(tlp):
-        return bytes(tlp.pack())
-    shadow = Tlp(tlp)
-    shadow.fmt_type = TlpType.MEM_WRITE_64 if tlp.has_data() else TlpType.MEM_READ_64
-    raw = shadow.pack()
-    raw[0] = tlp.fmt << 5 | tlp.type
-    return bytes(raw)
-
-
-def unpack(raw: bytes) -> Tlp:
-    """The library's TLP for ``raw``; the inverse of :func:`pack`."""
-    if raw[0] & 0x18 != 0x10:
-        return Tlp.unpack(bytearray(raw))
-    shadow = Tlp.unpack(bytearray([raw[0] & 0x60, *raw[1:]]))
-    shadow.fmt, shadow.type = raw[0] >> 5, raw[0] & 0x1f
-    if not shadow.has_data():
-        shadow.length = int.from_bytes(raw[2:4], "big") & 0x3ff
-    if shadow.type == 0x12:
-        shadow.completer_id = PcieId.from_int(shadow.address >> 48)
-    return shadow
-
-
-def describe(tlp: Tlp) -> str:
-    """Description of ``tlp`` in one short line."""
-    what = tlp.fmt_type.name.lower().replace("_", " ")
-    if tlp.is_completion():
-        return (f"{what} {tlp.status.name} to {tlp.requester_id} tag {tlp.tag} from "
-                f"{tlp.completer_id}, {tlp.byte_count} bytes left")
-    if tlp.type in {0x04, 0x05}:
-        where = f"{tlp.completer_id} register {tlp.address:#05x}"
-    elif is_message(tlp):
-        where = f"code {tlp.last_be << 4 | tlp.first_be:#04x}"
-    else:
-        where = f"{tlp.address:#x}, {tlp.length} DW"
-    return f"{what} {where} by {tlp.requester_id} tag {tlp.tag}"
-
-
-def completion_length(tlp: Tlp) -> int:
-    """Bytes of the request's data in completion ``tlp``."""
-    return min(tlp.byte_count, tlp.length * 4 - (tlp.lower_address & 3)) if tlp.has_data() else 0
 
 
 @dataclass(slots=True)

@@ -31,7 +31,8 @@ from dxpu_model.tlp import (
 from dxpu_sim.pcie.checkers import CheckFailed
 from dxpu_sim.pcie.hostile import Aim, HostileSource
 from dxpu_sim.pcie.model_switch import ModelSwitch
-from dxpu_sim.pcie.ports import Mailbox, pack, quiet, unpack
+from dxpu_sim.pcie.ports import Mailbox, quiet
+from dxpu_sim.pcie.tlps import pack, unpack
 from dxpu_sim.system.traffic import config, lane
 
 from .golden import golden_switch

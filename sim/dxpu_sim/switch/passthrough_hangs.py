@@ -6,7 +6,8 @@ One test per simulation, because each test leaves open activities behind.
 import cocotb
 from cocotb.triggers import Timer
 
-from dxpu_sim.pcie.ports import CompletionTimeout, DesignHangs, StreamBroken
+from dxpu_sim.pcie.ports import DesignHangs, StreamBroken
+from dxpu_sim.pcie.tlps import CompletionTimeout
 
 from .passthrough_bench import System
 

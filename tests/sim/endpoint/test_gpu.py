@@ -5,8 +5,10 @@ import random
 import pytest
 from cocotbext.pcie.core.tlp import Tlp, TlpType
 from cocotbext.pcie.core.utils import PcieId
-from dxpu_sim.endpoint.gpu import Command, SparseMemory, enabled_bytes, request_bytes
-from dxpu_sim.pcie.ports import completion_length, describe, pack, unpack
+from dxpu_sim.endpoint.gpu import Command, SparseMemory
+from dxpu_sim.pcie.tlps import (
+    completion_length, describe, enabled_bytes, pack, request_bytes, unpack,
+)
 from tests.support.raw_tlps import completion, config, memory, message
 from tests.support.testbench import seed
 

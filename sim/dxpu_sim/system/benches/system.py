@@ -15,7 +15,7 @@ from cocotbext.pcie.core.utils import PcieId
 
 from dxpu_model.tlp import KINDS, Tlp
 from dxpu_sim.endpoint.driver import find_devices, find_gpus
-from dxpu_sim.pcie.ports import is_message
+from dxpu_sim.pcie.tlps import is_message
 from dxpu_sim.system.setup import bind, slot_state
 from dxpu_sim.system.system import LOSS_COUNTERS, SimulatedSystem
 
