@@ -16,6 +16,7 @@ from dxpu_cli.trace.packets import packets
 from dxpu_model.text import tlp_text
 from dxpu_model.wire import parse
 from dxpu_sim.ethernet.pcap import ETHERNET, TLP
+from dxpu_sim.linux.images import ImagesMissing, get
 from dxpu_sim.run.verilate import lint, verilator_tools
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,41 @@ def test_the_bench_in_cocotb(simulator, tmp_path):
     frames = [parse(p.data, with_fcs=True) for p in seen if p.link == ETHERNET]
     assert frames and {frame.type for frame in frames} == {FrameType.HELLO}
     assert [p.time_ns for p in seen] == sorted(p.time_ns for p in seen)
+
+
+@pytest.mark.long
+@pytest.mark.machine
+def test_an_endpoint_below_linux(tmp_path):
+    """Registers, video memory, copies and a reset, by a stock kernel and the ports alone."""
+    if not shutil.which("iverilog"):
+        pytest.skip("Icarus: no iverilog (Debian's package of that name)")
+    try:
+        get()
+    except ImagesMissing as error:
+        pytest.skip(f"Linux: {error}")
+    done = run(tmp_path, sys.executable, str(EXAMPLES / "linux_endpoint/run.py"), "icarus")
+    if "GuestStalled" in done.stderr:
+        pytest.skip(f"Linux: the machine is too busy: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = dict(part.split("\n", 1) for part in done.stdout.split("== ")[1:])
+    assert "10000:01:00.0 3D controller [0302]: Device [1234:d0a0]" in said["the kernel's view"]
+    assert "[size=64K]" in said["the kernel's view"] and "[size=16K]" in said["the kernel's view"]
+    assert said["registers"].split() == [b"DXPG"[::-1].hex(), "12345678"]
+    assert said["video memory"].strip() == "256 bytes written and read back, 0 words wrong"
+    assert said["copies by the endpoint"].strip() == "4096 bytes to the GPU and back: the same"
+    # The kernel gives COMMAND back after the reset; nobody gives back the register.
+    command, scratch, last = said["a hot reset by the kernel"].split(maxsplit=2)
+    assert (command, scratch) == ("0006", "00000000")
+    sent, received, read, written = (int(n) for n in re.findall(r"\d+", last))
+    assert sent > 300 and received > 200
+    # The data, a command of 32 bytes for each way, and two fences.
+    assert (read, written) == (4096 + 2 * 32, 4096 + 2 * 4)
+
+
+def test_the_bench_below_linux_uses_nothing_of_dxpu():
+    """It is an example for endpoints that are not ours."""
+    text = (EXAMPLES / "linux_endpoint/endpoint_bench.py").read_text()
+    assert not re.search(r"^\s*(from|import) dxpu", text, re.MULTILINE)
 
 
 @pytest.mark.long
