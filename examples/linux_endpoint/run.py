@@ -12,7 +12,7 @@ from cocotb_tools.runner import get_runner
 from dxpu.endpoint.gpu import SoftGpu
 from dxpu.proxy.verilog import PlainPorts
 from dxpu_sim.linux.carrier import Carrier
-from dxpu_sim.linux.complaints import complaints
+from dxpu_sim.linux.carrier.complaints import complaints
 from dxpu_tools.conversion import to_verilog
 
 HERE = Path(__file__).resolve().parent

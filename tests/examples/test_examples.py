@@ -16,7 +16,7 @@ from dxpu_cli.trace.packets import packets
 from dxpu_model.text import tlp_text
 from dxpu_model.wire import parse
 from dxpu_sim.ethernet.pcap import ETHERNET, TLP
-from dxpu_sim.linux.images import ImagesMissing, get
+from dxpu_sim.linux.carrier.images import ImagesMissing, get
 from dxpu_sim.run.verilate import lint, verilator_tools
 
 ROOT = Path(__file__).parents[2]

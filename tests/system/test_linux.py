@@ -9,7 +9,7 @@ import pytest
 from dxpu_cli import main as cli
 from dxpu_cli.trace.packets import packets
 from dxpu_sim.ethernet.pcap import INTERRUPT
-from dxpu_sim.linux.images import ImagesMissing, get
+from dxpu_sim.linux.carrier.images import ImagesMissing, get
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
 
 

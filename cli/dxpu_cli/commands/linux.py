@@ -8,7 +8,6 @@ from dxpu_cli.main import require
 from dxpu_cli.options import NO_KEYS, add_seed, file_to_write, given_seed
 from dxpu_cli.output import FAILED, OutputFolder
 from dxpu_cli.progress import Progress
-from dxpu_sim.linux import images
 from dxpu_tools.errors import UserError
 from dxpu_tools.files import write_text
 
@@ -85,6 +84,7 @@ class _Runs:
 
     def run(self):
         from dxpu_cli.prepare import prepare
+        from dxpu_sim.linux.carrier import images
         machines = list(dict.fromkeys(s.machine for s in self._chosen))
         print(f"dxpu linux: {len(self._chosen)} scenarios, seed {self._seed}", flush=True)
         if set(machines) - _keyed():

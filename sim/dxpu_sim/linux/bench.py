@@ -16,10 +16,10 @@ from dxpu_sim.ethernet.namespace import why_not
 from dxpu_sim.run.steps import Steps
 from dxpu_sim.system.pool_process import CommandOperator, PoolProcess
 
-from .complaints import complaints, stalls
-from .guest import Guest, GuestStalled
+from .carrier.complaints import complaints, stalls
+from .carrier.guest import Guest, GuestStalled
+from .carrier.images import Images
 from .host import LinuxHost, LinuxSystem, Pump
-from .images import Images
 from .run import Run
 from .scenarios import MACHINES, SCENARIOS, boot
 

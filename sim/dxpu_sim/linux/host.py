@@ -3,18 +3,41 @@
 import select
 
 import cocotb
-from cocotb.triggers import Event, First, Timer
+from cocotb.queue import Queue
+from cocotb.triggers import Event, First, SimTimeoutError, Timer, with_timeout
 
 from dxpu_sim.pcie.links import TRAINING_NS
 from dxpu_sim.system.system import SimulatedSystem
 
-from .console import Console
-from .domain import Domain
-from .guest import Guest
-from .root_port import INTERRUPTS, RootPort
-from .tasks import CocotbTasks
+from .carrier.console import Console
+from .carrier.domain import Domain
+from .carrier.guest import Guest
+from .carrier.root_port import INTERRUPTS, RootPort
 
-__all__ = ["LinuxHost", "LinuxSystem", "Pump"]
+__all__ = ["CocotbTasks", "LinuxHost", "LinuxSystem", "Pump"]
+
+
+class CocotbTasks:
+    """:class:`~dxpu_sim.linux.carrier.tasks.Tasks` of a running simulation, in simulated time."""
+
+    def start(self, work):
+        cocotb.start_soon(work)
+
+    def queue(self):
+        return Queue()
+
+    def event(self):
+        return Event()
+
+    async def sleep(self, ns):
+        await Timer(ns, "ns")
+
+    async def wait(self, event, ns):
+        try:
+            await with_timeout(event.wait(), ns, "ns")
+        except SimTimeoutError:
+            return False
+        return True
 
 
 class LinuxSystem(SimulatedSystem):
@@ -22,7 +45,7 @@ class LinuxSystem(SimulatedSystem):
 
     Attributes
     ----------
-    roots : list of :class:`~dxpu_sim.linux.root_port.RootPort`
+    roots : list of :class:`~dxpu_sim.linux.carrier.root_port.RootPort`
     """
 
     def __init__(self, dut, options, guests: list[Guest], **arguments):
@@ -60,7 +83,7 @@ class LinuxHost(Console):
 
     Parameters
     ----------
-    guest : :class:`~dxpu_sim.linux.guest.Guest`
+    guest : :class:`~dxpu_sim.linux.carrier.guest.Guest`
     system : :class:`LinuxSystem`
     number : int
         Number of the host proxy.

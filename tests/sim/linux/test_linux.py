@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from dxpu_cli import main as cli
-from dxpu_sim.linux import images
 from dxpu_sim.linux.acs import Function, isolated, parse
-from dxpu_sim.linux.complaints import complaints, stalls
-from dxpu_sim.linux.config_bytes import ConfigBytes
-from dxpu_sim.linux.guest import Guest, GuestFailed, GuestStalled
-from dxpu_sim.linux.images import Images, ImagesMissing
-from dxpu_sim.linux.initramfs import Initramfs
-from dxpu_sim.linux.remote import Access, RemoteDevice, RemoteError
+from dxpu_sim.linux.carrier import images
+from dxpu_sim.linux.carrier.complaints import complaints, stalls
+from dxpu_sim.linux.carrier.config_bytes import ConfigBytes
+from dxpu_sim.linux.carrier.guest import Guest, GuestFailed, GuestStalled
+from dxpu_sim.linux.carrier.images import Images, ImagesMissing
+from dxpu_sim.linux.carrier.initramfs import Initramfs
+from dxpu_sim.linux.carrier.remote import Access, RemoteDevice, RemoteError
+from dxpu_sim.linux.carrier.vmd import BUSES, WINDOW, ConfigTarget, MemoryTarget, Vmd
 from dxpu_sim.linux.scenarios import MACHINES, SCENARIOS
-from dxpu_sim.linux.vmd import BUSES, WINDOW, ConfigTarget, MemoryTarget, Vmd
 from dxpu_sim.run.runner import SimulationFailed
 
 
@@ -248,7 +248,7 @@ def test_who_is_late_for_want_of_a_processor_has_not_failed(
     guest.console = tmp_path / "console.log"
     if console is not None:
         guest.console.write_text(console)
-    monkeypatch.setattr("dxpu_sim.linux.guest.busy", lambda: load)
+    monkeypatch.setattr("dxpu_sim.linux.carrier.guest.busy", lambda: load)
     error = guest.late("no shell after 9 s")
     assert type(error) is kind and re.search(words, str(error))
 

@@ -4,15 +4,14 @@ import asyncio
 import time
 from pathlib import Path
 
-from dxpu_sim.linux import images as all_images
-from dxpu_sim.linux.console import Console
-from dxpu_sim.linux.domain import Domain
-from dxpu_sim.linux.guest import Guest
-from dxpu_sim.linux.images import Images
-from dxpu_sim.linux.root_port import RootPort
-from dxpu_sim.linux.tasks import AsyncioTasks
-
+from . import images as all_images
+from .console import Console
+from .domain import Domain
 from .edge import Edge, EdgeError
+from .guest import Guest
+from .images import Images
+from .root_port import RootPort
+from .tasks import AsyncioTasks
 
 __all__ = ["Carrier"]
 
@@ -32,7 +31,7 @@ class Carrier:
         Where to listen. One simulation may connect; a second connection is closed at once.
     folder : path
         Folder for ``console.log`` and ``qemu.log``.
-    images : :class:`~dxpu_sim.linux.images.Images`, optional
+    images : :class:`~dxpu_sim.linux.carrier.images.Images`, optional
         QEMU, kernel and programs; by default those of Debian's packages.
     options : str
         Further words of the kernel's command line.
@@ -44,7 +43,7 @@ class Carrier:
     ----------
     edge : :class:`.Edge`
         The connection.
-    root : :class:`~dxpu_sim.linux.root_port.RootPort`
+    root : :class:`~dxpu_sim.linux.carrier.root_port.RootPort`
         The port above the link; its ``counts`` say what has passed.
     """
 

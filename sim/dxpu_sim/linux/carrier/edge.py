@@ -67,7 +67,7 @@ class _Arrived:
 
 class Edge:
     """A connection to a simulation: the link below a
-    :class:`~dxpu_sim.linux.root_port.RootPort`.
+    :class:`~dxpu_sim.linux.carrier.root_port.RootPort`.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ class Console:
 
     Parameters
     ----------
-    guest : :class:`~dxpu_sim.linux.guest.Guest`
+    guest : :class:`~dxpu_sim.linux.carrier.guest.Guest`
     pause : coroutine function
         Lets the guest go on for a while.
     """

@@ -46,7 +46,7 @@ class Guest:
 
     Parameters
     ----------
-    images : :class:`~dxpu_sim.linux.images.Images`
+    images : :class:`~dxpu_sim.linux.carrier.images.Images`
     folder : path
         Folder for sockets, the console (``console.log``) and the output of QEMU (``qemu.log``).
     options : str
@@ -57,7 +57,7 @@ class Guest:
 
     Attributes
     ----------
-    device : :class:`~dxpu_sim.linux.remote.RemoteDevice`
+    device : :class:`~dxpu_sim.linux.carrier.remote.RemoteDevice`
         Waits for the guest's accesses.
     ready : bool
         The guest's shell has come up.

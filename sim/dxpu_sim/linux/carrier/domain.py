@@ -12,7 +12,7 @@ class Domain:
 
     Parameters
     ----------
-    root : :class:`~dxpu_sim.linux.root_port.RootPort`
+    root : :class:`~dxpu_sim.linux.carrier.root_port.RootPort`
 
     Attributes
     ----------

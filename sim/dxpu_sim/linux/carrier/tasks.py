@@ -1,17 +1,13 @@
-"""Who runs the coroutines of a root port: cocotb inside a simulation, asyncio outside of one.
+"""Who runs the coroutines of a root port, and what a nanosecond is there.
 
-A nanosecond is one of simulated time under cocotb, and one of the clock on the wall under asyncio.
+Outside of a simulation asyncio runs them, and times are those of the clock on the wall.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-import cocotb
-import cocotb.queue
-from cocotb.triggers import Event, SimTimeoutError, Timer, with_timeout
-
-__all__ = ["AsyncioTasks", "CocotbTasks", "Tasks"]
+__all__ = ["AsyncioTasks", "Tasks"]
 
 
 class Tasks(Protocol):
@@ -31,29 +27,6 @@ class Tasks(Protocol):
 
     async def wait(self, event: Any, ns: int) -> bool:
         """Wait for an event, at most ``ns`` nanoseconds; returns whether it came."""
-
-
-class CocotbTasks:
-    """:class:`Tasks` of a running simulation."""
-
-    def start(self, work):
-        cocotb.start_soon(work)
-
-    def queue(self):
-        return cocotb.queue.Queue()
-
-    def event(self):
-        return Event()
-
-    async def sleep(self, ns):
-        await Timer(ns, "ns")
-
-    async def wait(self, event, ns):
-        try:
-            await with_timeout(event.wait(), ns, "ns")
-        except SimTimeoutError:
-            return False
-        return True
 
 
 class AsyncioTasks:

@@ -92,10 +92,10 @@ class RootPort:
     ----------
     mailbox : :class:`~dxpu_sim.pcie.ports.Mailbox` or :class:`~dxpu_sim.linux.carrier.Edge`
         The link: mailbox of a host proxy's upstream port, or a socket.
-    memory : :class:`~dxpu_sim.linux.remote.GuestMemory`
+    memory : :class:`~dxpu_sim.linux.carrier.remote.GuestMemory`
     interrupt : function
         Called with address and data of each interrupt.
-    tasks : :class:`~dxpu_sim.linux.tasks.Tasks`
+    tasks : :class:`~dxpu_sim.linux.carrier.tasks.Tasks`
         Runs coroutines; says what a nanosecond below is.
     timeout_ns : int
         Completion timeout. Every request must be answered, so a timeout is an error.
