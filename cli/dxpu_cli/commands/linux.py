@@ -27,6 +27,12 @@ def add_arguments(parser):
     parser.add_argument("--scenario", action="append", metavar="NAME",
                         help="what to try; may be given several times, 'all' for all of --list")
     parser.add_argument("--list", action="store_true", help="show the scenarios, run nothing")
+    parser.add_argument("--listen", metavar="SOCKET",
+                        help="boot above an endpoint of another simulation, which connects to this "
+                             "UNIX socket, in place of scenarios")
+    parser.add_argument("--line", action="append", metavar="LINE",
+                        help="with --listen: shell line for the guest; may be given several times "
+                             "(default: lspci)")
     add_seed(parser, "seed of the simulation; a guest's time is real, so no two runs are the same")
     parser.add_argument("--json", metavar="FILE", help="write the results here, good or bad")
     parser.add_argument("--console", action="store_true",
@@ -60,6 +66,8 @@ def run(arguments) -> int:
 
     Returns 3 if the machine was too busy for a verdict.
     """
+    if arguments.listen is not None or arguments.line:
+        return _listen(arguments)
     from dxpu_sim.linux.scenarios import SCENARIOS
     chosen = _chosen(arguments.scenario)
     if arguments.list:
@@ -71,6 +79,21 @@ def run(arguments) -> int:
     file = file_to_write("--json", arguments.json)
     with OutputFolder("--out", arguments.out, room=ROOM) as out:
         return _Runs(chosen, seed, out, file, arguments.console, arguments.pcap).run()
+
+
+def _listen(arguments):
+    if arguments.listen is None:
+        raise UserError("--line needs --listen")
+    for name in ("scenario", "list", "json", "console", "pcap"):
+        if getattr(arguments, name):
+            raise UserError(f"--{name} is not for --listen")
+    for line in arguments.line or ():
+        if not line or "\n" in line or line != line.strip():
+            raise UserError(f"--line must be one line without spaces around it, not {line!r}")
+    require("sim")
+    from dxpu_cli.listen import listen
+    with OutputFolder("--out", arguments.out, room=ROOM) as out:
+        return listen(arguments.listen, arguments.line, out)
 
 
 class _Runs:

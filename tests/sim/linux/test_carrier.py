@@ -8,10 +8,14 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
-from dxpu_sim.linux.carrier import Carrier, EdgeClosed, EdgeError
+from dxpu_cli import main as cli
+from dxpu_sim.linux.carrier import Carrier, EdgeClosed, EdgeError, images
 from dxpu_sim.linux.carrier.remote import GuestMemory
 from dxpu_sim.linux.carrier.root_port import RootPort
 from dxpu_sim.linux.carrier.tasks import AsyncioTasks
@@ -234,6 +238,8 @@ def test_what_was_sent_before_a_reset_does_not_end_it(tmp_path):
         simulation.send(TLP, COMPLETION + bytes(4))
         await settle(lambda: carrier.edge.tlps_dropped == 2)
         assert not above.root.up
+        with pytest.raises(EdgeError, match=r"no LINK 0 after RESET 1 at .*/s within 0.05 s"):
+            await carrier.attached(timeout_s=0.05)
         # It has.
         simulation.send(LINK, b"\0")
         simulation.send(LINK, b"\1")
@@ -260,3 +266,33 @@ def test_a_completion_that_nobody_waits_for_is_an_error(tmp_path):
             while True:
                 await carrier.attached()
     run(tmp_path, work)
+
+
+def test_the_command_names_what_a_simulation_does_wrong(tmp_path, monkeypatch, capsys):
+    nothing = images.Images(Path("/bin/true"), [], Path("vmlinuz-0"), Path("i"))
+    monkeypatch.setattr(images, "get", lambda: nothing)
+    path = tmp_path / "s"
+
+    def wrong():
+        while True:
+            try:
+                simulation = Simulation(path)
+                break
+            except OSError:
+                time.sleep(0.01)
+        simulation.send(LINK, b"\1")
+        simulation.receive()
+        assert simulation.receive() is None
+
+    thread = threading.Thread(target=wrong)
+    thread.start()
+    status = cli.main(["linux", "--listen", str(path), "--out", str(tmp_path / "out")])
+    thread.join()
+    said = capsys.readouterr()
+    assert status == 1 and not said.err
+    assert said.out.splitlines()[-2:] == [
+        "FAILED: the first message must be HELLO with 8 bytes, not LINK with 1",
+        f"logs: {tmp_path / 'out/failed/listen'}"]
+    assert cli.main(["linux", "--listen", str(tmp_path / ("x" * 120)), "--out",
+                     str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.endswith("AF_UNIX path too long\n")

@@ -301,6 +301,10 @@ def test_list_names_every_scenario(capsys):
 
 @pytest.mark.parametrize("argv, message", [
     (["--scenario", "party"], "--scenario must be 'all' or one of --list, not 'party'"),
+    (["--line", "true"], "--line needs --listen"),
+    (["--listen", "s", "--scenario", "bind"], "--scenario is not for --listen"),
+    (["--listen", "s", "--line", "a\nb"],
+     "--line must be one line without spaces around it, not 'a\\nb'"),
     (["--seed", "x"], "--seed must be a whole number from 0 to 4294967295, not 'x'"),
     (["--json", "/nowhere/x"], "--json must be a file in a folder that is there, not '/nowhere/x'"),
     # Folders that look right.

@@ -114,8 +114,9 @@ class Carrier:
         await self._pause()
         while not (self._connected and self.edge.up):
             if time.monotonic() > begin + timeout_s:
-                raise EdgeError(f"no {'link' if self._connected else 'simulation'} at "
-                                f"{self._path} within {timeout_s:g} s")
+                what = ("simulation" if not self._connected
+                        else "LINK 0 after RESET 1" if self.edge.reset_unanswered else "link")
+                raise EdgeError(f"no {what} at {self._path} within {timeout_s:g} s")
             await self._pause()
 
     async def boot(self, *, timeout_s: float = 120.0) -> Console:
@@ -138,6 +139,7 @@ class Carrier:
         await console.boot(timeout_s=timeout_s)
         await console.say("insmod /vmd.ko", timeout_s=timeout_s)
         await console.wait_for(f"test -e {_ROOT}", "a PCI domain", timeout_s=timeout_s)
+        await self.attached(timeout_s=self._timeout_s)  # the driver of the VMD has made a reset
         return console
 
     def _listen(self):

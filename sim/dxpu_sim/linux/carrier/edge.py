@@ -82,6 +82,8 @@ class Edge:
         Called with 1 when the link has come up, and with 0 when it has gone down.
     up : bool
         The simulation says that its link is up, and has answered the last reset.
+    reset_unanswered : bool
+        A reset was sent, and the simulation has not said since that the link is down.
     idle : bool
         Nothing that was sent is on its way; always true, as the socket keeps the order.
     tlps_sent, tlps_received, tlps_dropped : int
@@ -97,8 +99,7 @@ class Edge:
         self.up = False
         self.tlps_sent = self.tlps_received = self.tlps_dropped = 0
         self._in_reset = False
-        #: A reset was sent, and the link has not gone down since.
-        self._reset_unanswered = False
+        self.reset_unanswered = False
 
     async def _next(self):
         try:
@@ -150,8 +151,8 @@ class Edge:
 
     def _link_is(self, up):
         if not up:
-            self._reset_unanswered = False
-        elif self._reset_unanswered:
+            self.reset_unanswered = False
+        elif self.reset_unanswered:
             return  # sent before the simulation knew of the reset
         self._set(up and not self._in_reset)
 
@@ -165,7 +166,7 @@ class Edge:
         """Begin a hot reset (``up`` false), or end it."""
         if up == self._in_reset:
             self._in_reset = not up
-            self._reset_unanswered |= not up
+            self.reset_unanswered |= not up
             if not up:
                 self._set(False)
             self._writer.write(message(Kind.RESET, bytes([not up])))
