@@ -232,6 +232,8 @@ class Terminal:
         name = os.ttyname(self._far)
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
+            # A shell lets programs in the background ignore Ctrl-C, and so would this one.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(sys.executable, [sys.executable, "-m", "dxpu_cli", "top", name, "--every",
                                       "0.2", *options])
         self.resize(columns, lines)
@@ -263,9 +265,13 @@ class Terminal:
             if select.select([self.terminal], [], [], 0.2)[0]:
                 self.screen.feed(os.read(self.terminal, 65536))
 
-    def rest(self):
+    def rest(self, seconds=60):
         """Read to the end; the exit status."""
+        end = time.monotonic() + seconds
         while True:
+            if not select.select([self.terminal], [], [], max(0, end - time.monotonic()))[0]:
+                os.kill(self.pid, signal.SIGKILL)
+                raise AssertionError(f"it goes on: {self.screen.text}")
             try:
                 got = os.read(self.terminal, 65536)
             except OSError:
