@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,9 @@ def test_an_interrupt_leaves_what_was_there(tmp_path):
     run = subprocess.Popen(
         [sys.executable, "-m", "dxpu_cli", "model", "sweep", str(SAMPLE), "--paper", "--vary",
          "rtt=2:100:0.01", "--jobs", "2", "--out", str(out)], stderr=subprocess.PIPE, text=True,
-        start_new_session=True)
+        start_new_session=True,
+        # A shell's background commands ignore Ctrl-C, and so do their children.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
     end = time.monotonic() + 60
     while len(children.read_text().split()) < 2 and time.monotonic() < end:  # server, tracker
