@@ -10,15 +10,22 @@ from cocotb.utils import get_sim_time
 from .ethernet_switch import ROW, Arrival
 from .pcap import PcapWriter
 
-__all__ = ["BAD", "DROPPED", "TAPS", "Capture"]
+__all__ = ["BAD", "DROPPED", "TAPS", "Capture", "no_room"]
 
 #: Signals of a switch that captures read, for ``public``: ``f"{module}:{TAPS}"``.
-TAPS = "frames,tap,tap_age,tap_dropped,tap_port,tap_row,tap_toggle"
+TAPS = "frames,tap,tap_age,tap_dropped,tap_full,tap_port,tap_row,tap_toggle"
 
 #: Comment of a frame that a fault of the simulation has dropped.
 DROPPED = "dropped by an injected fault"
 #: Comment of a frame that came with a wrong FCS, with TX_ER, or too short.
 BAD = "bad: dropped by the switch"
+
+
+def no_room(names: list[str]) -> str:
+    """Comment of a frame that did not get into the full queues to the ports of these names."""
+    if len(names) == 1:
+        return f"dropped: the queue to {names[0]} is full"
+    return f"dropped: the queues to {', '.join(names)} are full"
 
 
 class Capture:
@@ -33,7 +40,8 @@ class Capture:
     ports : int
         Number of ports of the switch.
     writer : PcapWriter, optional
-        Capture file; gets one interface per port. Frames that go no farther have a comment.
+        Capture file; gets one interface per port. Frames that go no farther have a comment, as do
+        those that do not get into the queue to each port of their destination.
     name : str or list of str
         Names of the interfaces; one name is followed by the port's number.
     call : function, optional
@@ -48,6 +56,7 @@ class Capture:
         self._switch, self._writer, self._call = switch, writer, call
         self._period = period_ns
         names = [f"{name}{n}" for n in range(ports)] if isinstance(name, str) else name
+        self._names = names
         self._interfaces = [writer.interface(text) for text in names] if writer else []
         layout = data.Layout.cast(Arrival)
         self._fields = {name: (layout[name].offset, (1 << layout[name].width) - 1)
@@ -66,10 +75,19 @@ class Capture:
             now = round(get_sim_time("ns"))
             time = now - int(switch.tap_age.value) * self._period
             if self._writer:
-                comment = BAD if bad else DROPPED if int(switch.tap_dropped.value) else ""
-                self._writer.write(self._interfaces[port], time, frame, comment, damaged=bool(bad))
+                self._writer.write(self._interfaces[port], time, frame, self._comment(bool(bad)),
+                                   damaged=bool(bad))
             if self._call:
                 self._call(port, time, frame, bool(bad))
+
+    def _comment(self, bad):
+        if bad:
+            return BAD
+        if int(self._switch.tap_dropped.value):
+            return DROPPED
+        full = self._switch.tap_full.value.to_unsigned()
+        names = [name for port, name in enumerate(self._names) if full >> port & 1]
+        return no_room(names) if names else ""
 
     def _read(self, row, port, length):
         count = -(-length // ROW)

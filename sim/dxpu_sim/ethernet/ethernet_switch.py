@@ -143,6 +143,8 @@ class Output(wiring.Component):
     sent: Out(1)
     length: Out(14)
     overflow: Out(1)
+    #: The queue has no place for ``entry``.
+    full: Out(1)
     #: Limit of waiting bytes; waiting bytes now, and their maximum so far.
     room: In(24)
     waiting: Out(24)
@@ -157,7 +159,7 @@ class Output(wiring.Component):
         m.submodules.queue = queue = memory.Memory(shape=Departure, depth=self._depth, init=[])
         w_port, r_port = queue.write_port(), queue.read_port(domain="comb")
         head, tail = Signal(range(2 * self._depth)), Signal(range(2 * self._depth))
-        full, first = Signal(), r_port.data
+        full, first = self.full, r_port.data
         m.d.comb += [
             full.eq(((tail - head)[:len(head)] == self._depth)
                     | (self.waiting + self.entry.length > self.room)),
@@ -271,6 +273,8 @@ class EthernetSwitch(wiring.Component):
         That frame, its entry, cycles since its first byte (after the start frame delimiter) was on
         the wire, and whether a fault has dropped it. The bytes of the frame are in the memory
         ``frames`` of this module, from row ``tap_row`` on, 32 per row.
+    tap_full : Out(ports)
+        Outputs of its destination whose queue had no place for that frame.
     tap_row : Out(range(rows))
     """
 
@@ -292,6 +296,7 @@ class EthernetSwitch(wiring.Component):
         members = {"delay": In(16), "loss": In(16), "dead": In(1), "room": In(24, init=0xFFFFFF),
                    "tap_toggle": Out(1), "tap": Out(Arrival), "tap_port": Out(4),
                    "tap_age": Out(32), "tap_dropped": Out(1),
+                   "tap_full": Out(ports),
                    "tap_row": Out(range(ports * self._rows))}
         for n in range(ports):
             members |= {f"port{n}": In(GmiiSignature()), f"drop{n}": In(16),
@@ -405,5 +410,6 @@ class EthernetSwitch(wiring.Component):
                 self.tap_toggle.eq(~self.tap_toggle), self.tap.eq(arrival), self.tap_port.eq(turn),
                 self.tap_age.eq(now + 1 - arrival.began),
                 self.tap_dropped.eq(~arrival.bad & dropping),
+                self.tap_full.eq(Cat(leave.push & leave.full for leave in outputs)),
                 self.tap_row.eq(turn * self._rows + arrival.start % self._rows),
             ]

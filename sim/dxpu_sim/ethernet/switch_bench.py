@@ -1,8 +1,10 @@
 """The Ethernet switch model between MACs: byte exact, with the right delay, nothing lost."""
 
+import json
 import os
 import random
 import zlib
+from pathlib import Path
 
 import cocotb
 from cocotb.triggers import Timer, ValueChange
@@ -35,6 +37,7 @@ class TB:
         for n in range(PORTS):
             getattr(dut, f"drop{n}").value = 0
         dut.delay.value = 20
+        dut.room.value = 0xFFFFFF
         self.before = None
 
     async def start(self):
@@ -204,4 +207,27 @@ async def overload(dut):
     (lost,) = tb.counts("tx_overflow")
     assert lost[:2] == [0, 0] and 0 < lost[2] < 100
     assert len(got) + lost[2] == 120
+    tb.check_clean("tx_overflow")
+
+
+@cocotb.test
+async def full(dut):
+    """A queue without room loses frames as a whole, also one copy of several; captured."""
+    tb = TB(dut)
+    await tb.start()
+    dut.room.value = 10 * 1504
+    sent = [[tb.frame(address(3), address(n + 1), 1500) for _ in range(30)] for n in range(2)]
+    for n in (10, 20, 25):
+        sent[0][n] = tb.frame(BROADCAST, address(1), 1500)
+    with PcapWriter("full.pcapng") as writer:
+        Capture(dut.switch, writer, ports=PORTS, name=["a", "b", "c"])
+        tasks = [cocotb.start_soon(tb.send_all(n, frames)) for n, frames in enumerate(sent)]
+        for task in tasks:
+            await task
+        await tb.settle()
+    received = [[frame for frame, _ in port.take()] for port in tb.ports]
+    assert received[0] == [] and received[1] == [f for f in sent[0] if f[:6] == BROADCAST]
+    (lost,) = tb.counts("tx_overflow")
+    assert lost[:2] == [0, 0] and 5 < lost[2] == 60 - len(received[2])
+    Path("full.json").write_text(json.dumps([frame.hex() for frame in received[2]]))
     tb.check_clean("tx_overflow")

@@ -28,7 +28,7 @@ class SwitchBench(wiring.Component):
 
     Members
     -------
-    delay, drop0, ... : members of the switch
+    delay, room, drop0, ... : members of the switch
     tx0_length, ..., rx0_length, ...
         Ports of :class:`FrameSource` and :class:`FrameSink`.
     tx_en, rx_dv : Out(ports)
@@ -41,7 +41,8 @@ class SwitchBench(wiring.Component):
         self._ports = ports
         self._switch = EthernetSwitch(ports=ports, nodes=dict(nodes), memory_bytes=memory_bytes,
                                       queue=queue)
-        members = {"delay": In(16), "tx_en": Out(ports), "rx_dv": Out(ports), "errors": Out(32)}
+        members = {"delay": In(16), "room": In(24), "tx_en": Out(ports), "rx_dv": Out(ports),
+                   "errors": Out(32)}
         for n in range(ports):
             members |= {
                 f"drop{n}": In(16),
@@ -56,7 +57,7 @@ class SwitchBench(wiring.Component):
         m = Module()
         m.submodules.clock = SimClock()
         m.submodules.switch = switch = self._switch
-        m.d.comb += switch.delay.eq(self.delay)
+        m.d.comb += [switch.delay.eq(self.delay), switch.room.eq(self.room)]
         bad = []
         for n in range(self._ports):
             m.submodules[f"mac{n}"] = mac = Mac(64, rx_domain="sync", tx_domain="sync")

@@ -1,5 +1,6 @@
 """The Ethernet switch model under Verilator, and its captures."""
 
+import json
 import shutil
 import struct
 import subprocess
@@ -7,7 +8,7 @@ import subprocess
 import pytest
 from scapy.utils import RawPcapNgReader
 
-from dxpu_sim.ethernet.capture import BAD, DROPPED
+from dxpu_sim.ethernet.capture import BAD, DROPPED, no_room
 from dxpu_sim.ethernet.switch_design import SwitchBench
 from dxpu_sim.run.runner import Design, simulate
 
@@ -62,3 +63,19 @@ def test_frames_that_go_no_farther_have_a_comment(run):
     dropped, bad = [DROPPED.encode()], [BAD.encode()]
     assert [meta.comments for meta in packets] == [
         {3: dropped, 6: bad, 8: dropped, 9: dropped}.get(n) for n in range(12)]
+
+
+def test_frames_without_room_in_a_queue_have_a_comment(run):
+    """Those that port c did not get, and no other ones."""
+    received = {bytes.fromhex(frame) for frame in json.loads((run / "full.json").read_text())}
+    with RawPcapNgReader(str(run / "full.pcapng")) as reader:
+        packets = list(reader)
+    assert len(packets) == 60 and 5 < len(received) < 55
+    comment = [no_room(["c"]).encode()]
+    assert comment == [b"dropped: the queue to c is full"]
+    for data, meta in packets:
+        assert meta.comments == (None if data[:-4] in received else comment)
+
+
+def test_several_full_queues_are_named():
+    assert no_room(["host0", "host1"]) == "dropped: the queues to host0, host1 are full"
