@@ -56,6 +56,8 @@ COMMANDS = {
     "spec": ("dxpu_cli.commands.spec", "search models of the fabric's protocol completely"),
     "console": ("dxpu_cli.console.command",
                 "read and write registers of a board by its serial line"),
+    "capture": ("dxpu_cli.capture.command",
+                "make a capture of what a board's mirror port repeats"),
     "trace": ("dxpu_cli.trace.command", "follow one TLP through a capture"),
     "waves": ("dxpu_cli.waves.command",
               "run a scenario, and show a window of it as a wave, with rows in words"),

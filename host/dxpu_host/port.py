@@ -17,7 +17,7 @@ __all__ = ["EthernetPort", "Port"]
 
 #: Constants of linux/if_packet.h and linux/sockios.h.
 _SOL_PACKET, _ADD_MEMBERSHIP, _MR_UNICAST = 263, 1, 3
-_GET_FLAGS, _IFF_UP = 0x8913, 1
+_GET_FLAGS, _IFF_UP, _GET_MTU = 0x8913, 1, 0x8921
 _LARGEST = 16384
 
 
@@ -38,7 +38,7 @@ class Port(Protocol):
 
 
 class EthernetPort:
-    """An interface of Linux, by AF_PACKET: only frames of EtherType 0x88B5.
+    """An interface of Linux, by AF_PACKET: only frames of one EtherType.
 
     The interface also accepts frames to the node's address. It need not be promiscuous, and keeps
     its own address and all its other traffic.
@@ -48,7 +48,9 @@ class EthernetPort:
     interface : str
         Name, such as ``eth0``.
     node, path : int
-        Node number and path of the accepted address.
+        Node number and path of the accepted address; ``None`` as a node for no address.
+    ethertype : int
+        EtherType of the frames; that of DXF, 0x88B5, by default.
 
     Raises
     ------
@@ -57,7 +59,8 @@ class EthernetPort:
         capability CAP_NET_RAW.
     """
 
-    def __init__(self, interface: str, node: int, path: int = 0) -> None:
+    def __init__(self, interface: str, node: int | None, path: int = 0, *,
+                 ethertype: int = ETHERTYPE) -> None:
         if not sys.platform.startswith("linux"):
             raise PortError("Ethernet frames need Linux (AF_PACKET); "
                             f"this is {sys.platform}")
@@ -69,7 +72,7 @@ class EthernetPort:
                             f"{', '.join(name for _, name in socket.if_nameindex())}") from None
         try:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW,
-                                         socket.htons(ETHERTYPE))
+                                         socket.htons(ethertype))
         except PermissionError:
             raise PortError("raw Ethernet frames need the capability CAP_NET_RAW: run as root, or "
                             f"`sudo setcap cap_net_raw+ep {os.path.realpath(sys.executable)}`"
@@ -77,7 +80,7 @@ class EthernetPort:
         except OSError as error:
             raise PortError(f"this system has no raw Ethernet frames: {error.strerror}") from None
         try:
-            self._set_up(index, node_mac(path, node))
+            self._set_up(index, None if node is None else node_mac(path, node), ethertype)
         except OSError as error:
             self._socket.close()
             raise PortError(f"interface {interface!r} cannot be used, is it an Ethernet? "
@@ -97,7 +100,7 @@ class EthernetPort:
         port._interface, port._socket = interface, socket.socket(fileno=handle)
         return port
 
-    def _set_up(self, index: int, address: bytes) -> None:
+    def _set_up(self, index: int, address: bytes | None, ethertype: int) -> None:
         name = self._interface.encode()
         flags = struct.unpack_from("16xH", fcntl.ioctl(
             self._socket, _GET_FLAGS, struct.pack("16sH14x", name, 0)))[0]
@@ -106,9 +109,18 @@ class EthernetPort:
                             f"`sudo ip link set {self._interface} up`")
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
-        self._socket.bind((self._interface, ETHERTYPE))
-        self._socket.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack(
-            "iHH8s", index, _MR_UNICAST, len(address), address))
+        self._socket.bind((self._interface, ethertype))
+        if address is not None:
+            self._socket.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack(
+                "iHH8s", index, _MR_UNICAST, len(address), address))
+
+    def mtu(self) -> int:
+        """Bytes that the interface takes behind the EtherType."""
+        asked = struct.pack("16si12x", self._interface.encode(), 0)
+        try:
+            return int(struct.unpack_from("16xi", fcntl.ioctl(self._socket, _GET_MTU, asked))[0])
+        except OSError as error:
+            raise self._broken(error) from None
 
     def fileno(self) -> int:
         """For ``select``."""

@@ -72,7 +72,7 @@ def test_two_at_a_time_in_one_place(bench, capsys):
 @pytest.mark.parametrize("argv, problem", [
     (["clock", "--part", "engine,gpu"],
      "--part must be of engine, small-engine, switch, host, box, aes, aes-ram, cmac, ccm, random, "
-     "opening, management, observed-host, observed-box, not 'engine,gpu'"),
+     "opening, management, observed-host, observed-box, mirror, not 'engine,gpu'"),
     (["scale", "--part", "size,speed"], "--part must be of size, latency, clock, not 'size,speed'"),
     (["scale", "--against", "paths"], "--against must be of rows, sessions, width, not 'paths'"),
     (["size", "--width", "65"], "--width must be of 32, 64, 128, 256, 512, not '65'"),

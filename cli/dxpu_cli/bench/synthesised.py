@@ -34,6 +34,7 @@ CLOCKED = {
     "management": ("management with its cipher and events, 8 slots, 2 paths", "um5g-45k"),
     "observed-host": ("measurements of a host, 8 slots, 2 paths", "um5g-45k"),
     "observed-box": ("measurements of a box, 8 slots, 2 paths", "um5g-45k"),
+    "mirror": ("the mirror of a path without its MAC", "um5g-45k"),
 }
 
 
@@ -146,6 +147,7 @@ def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
     """Print and return sizes and clocks of ``parts`` of :data:`CLOCKED`."""
     from dxpu.crypto import Aes128, Ccm, Cmac, RandomSource
     from dxpu.fabric.opening.agent import OpeningAgent
+    from dxpu.observe.mirror import Mirror
     from dxpu.switch.switch import VirtualSwitch
     make = {
         "engine": partial(engine, width, 16, 4), "small-engine": partial(engine, width, 1, 1),
@@ -156,6 +158,7 @@ def clock(parts: list[str], width: int, progress: Progress) -> dict[str, dict]:
         "management": partial(managed_part, width),
         "observed-host": partial(observed_part, width, "host"),
         "observed-box": partial(observed_part, width, "box"),
+        "mirror": partial(Mirror, width, period_ps=10_000),
     }
     return {name: _clock(make[name](), *CLOCKED[name], progress) for name in parts}
 

@@ -66,16 +66,18 @@ class PcapWriter:
         return self._interfaces - 1
 
     def write(self, interface: int, time_ns: int, frame: bytes, comment: str = "", *,
-              inbound: bool | None = None, damaged: bool = False) -> None:
+              inbound: bool | None = None, damaged: bool = False,
+              length: int | None = None) -> None:
         """Append a packet seen on ``interface`` at ``time_ns``.
 
+        ``length``: bytes that the packet had, if ``frame`` is the beginning of it only.
         ``inbound``: into what the interface belongs to, or out of it; ``None`` if nobody knows.
         ``damaged``: whoever received the frame found its FCS wrong.
         """
         if not 0 <= interface < self._interfaces:
             raise ValueError(f"interface must be one that was described, not {interface!r}")
         body = struct.pack("<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame),
-                           len(frame)) + _pad(frame)
+                           len(frame) if length is None else length) + _pad(frame)
         options = _option(1, comment.encode()) if comment else b""
         flags = (0 if inbound is None else 1 if inbound else 2) | damaged << 24
         if flags:

@@ -1,0 +1,1 @@
+"""``dxpu capture``: frames of a board's mirror port, as a capture."""
