@@ -16,7 +16,7 @@ from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, co
 
 from .stream import AxiReceiver, AxiStream, AxiTransmitter
 
-__all__ = ["AxiFrames", "AxiMac", "FrameReceiver", "FrameSender", "axi_mac"]
+__all__ = ["AxiFrames", "AxiMac", "FrameReceiver", "FrameSender", "FrameSpacer", "axi_mac"]
 
 
 class AxiFrames(wiring.Signature):
@@ -154,6 +154,44 @@ class FrameReceiver(wiring.Component):
         return m
 
 
+class FrameSpacer(wiring.Component):
+    """Keeps the beginnings of frames apart.
+
+    A frame that comes sooner waits, and what its source has behind it can share a frame meanwhile.
+    Combinational, but for the count of cycles.
+
+    Parameters
+    ----------
+    width : int
+        Data bits per beat.
+    cycles : int
+        Least distance of the first beats of two frames; 0 or 1: none.
+
+    Members
+    -------
+    i, o : packet streams
+    """
+
+    def __init__(self, width, *, cycles):
+        super().__init__({"i": In(PacketSignature(width)), "o": Out(PacketSignature(width))})
+        self._cycles = cycles
+
+    def elaborate(self, platform):
+        m = Module()
+        i, o, left = self.i, self.o, Signal(range(max(2, self._cycles)))
+        may = Signal()
+        m.d.comb += [
+            may.eq((left == 0) | ~i.payload.first),
+            o.payload.eq(i.payload), o.valid.eq(i.valid & may), i.ready.eq(o.ready & may),
+        ]
+        with m.If(left != 0):
+            m.d.sync += left.eq(left - 1)
+        if self._cycles > 1:
+            with m.If(o.valid & o.ready & o.payload.first):
+                m.d.sync += left.eq(self._cycles - 1)
+        return m
+
+
 class AxiMac(wiring.Component):
     """Frames between the core and the AXI4-Streams of a MAC, which has the preamble, FCS and gap.
 
@@ -162,6 +200,11 @@ class AxiMac(wiring.Component):
     late. In the clock of the core frames are cut through: the core offers the beats of a frame that
     has begun in every cycle in which the MAC takes them, which is all that a MAC needs. Frames are
     not padded, as those of the core have 60 bytes or more.
+
+    The core takes apart a small frame in some ten cycles, however wide its beats are, and a line of
+    more than 8 bytes a cycle could bring small frames faster. So ``spacing`` keeps the beginnings
+    of frames apart: TLPs that wait share a frame, and no frame is lost for want of room in a peer
+    that is as fast.
 
     Receive: beats appear as they come. The last beat of a bad frame has ``discard``. A bad frame is
     counted by its first cause in this order: ``tuser`` or missing bytes, not a whole number of
@@ -182,6 +225,9 @@ class AxiMac(wiring.Component):
         takes, so that one can be stored while the other one leaves.
     rx_depth : int
         Beats of the receive queue; a power of two.
+    spacing : int, optional
+        Least cycles of ``sync`` between the first beats of two frames to be sent. By default
+        :attr:`SPACING` above 64 bits, else 0.
 
     Members
     -------
@@ -198,6 +244,8 @@ class AxiMac(wiring.Component):
 
     #: Bytes of frames that are stored before a frame of the packing limit.
     AHEAD = 1536
+    #: Cycles in which the core of a peer takes apart any small frame, and more.
+    SPACING = 12
     #: Names of the events, without ``stat_``, and what each counts.
     STATISTICS = {
         "tx_good": "Frames sent{on_path}.",
@@ -209,12 +257,14 @@ class AxiMac(wiring.Component):
         "rx_overflow": "Frames{on_path} that found the MAC's queue full; dropped.",
     }
 
-    def __init__(self, width, *, rx_domain=None, tx_domain=None, tx_bytes=8192, rx_depth=64):
+    def __init__(self, width, *, rx_domain=None, tx_domain=None, tx_bytes=8192, rx_depth=64,
+                 spacing=None):
         if (rx_domain is None) != (tx_domain is None):
             raise ValueError(f"rx_domain and tx_domain must be both given or none, not "
                              f"{rx_domain!r} and {tx_domain!r}")
         self._width = check_width(width)
         self._rx, self._tx = rx_domain, tx_domain
+        self._spacing = (self.SPACING if width > 64 else 0) if spacing is None else spacing
         self._tx_depth, self._rx_depth = 8 * tx_bytes // width, rx_depth
         super().__init__({
             "i": In(PacketSignature(width)),
@@ -239,17 +289,19 @@ class AxiMac(wiring.Component):
         m.d.comb += [getattr(self, f"stat_rx_{name}").eq(getattr(delivery, f"stat_{name}"))
                      for name in ("good", "error", "not_dwords")]
         self._count(m, "rx_overflow", self._rx, receiver.stat_overflow)
+        m.submodules.spacer = spacer = FrameSpacer(self._width, cycles=self._spacing)
+        connect(m, flipped(self.i), spacer.i)
         if self._tx is None:
-            self._send(m)
+            self._send(m, spacer.o)
         else:
-            self._store_and_send(m)
+            self._store_and_send(m, spacer.o)
         return m
 
-    def _send(self, m):
+    def _send(self, m, frames):
         """Frames to be sent, in the clock of the core."""
         m.submodules.register = register = Register(PacketLayout(self._width))
         m.submodules.transmitter = transmitter = AxiTransmitter(self._width, user=True)
-        connect(m, flipped(self.i), register.i)
+        connect(m, frames, register.i)
         connect(m, register.o, transmitter.i)
         wiring.connect(m, transmitter.axis, flipped(self.axis.tx))
         ends = register.o.valid & register.o.ready & register.o.payload.last
@@ -258,20 +310,20 @@ class AxiMac(wiring.Component):
             self.stat_tx_aborted.eq(ends & register.o.payload.discard),
         ]
 
-    def _store_and_send(self, m):
+    def _store_and_send(self, m, frames):
         """Frames to be sent, in a clock of their own."""
         m.submodules.sender = sender = DomainRenamer(self._tx)(
             FrameSender(self._width, depth=self._tx_depth,
                         ahead=8 * self.AHEAD // self._width))
         m.submodules.tx_queue = crossing = AsyncQueue(
             RxWord(self._width), depth=16, i_domain="sync", o_domain=self._tx)
-        beat = self.i.payload
+        beat = frames.payload
         m.d.comb += [
             *(crossing.i.payload[name].eq(beat[name])
               for name in ("data", "dwords", "first", "last")),
             crossing.i.payload.status.eq(Mux(beat.discard, RxStatus.ERROR, RxStatus.GOOD)),
-            crossing.i.valid.eq(self.i.valid),
-            self.i.ready.eq(crossing.i.ready),
+            crossing.i.valid.eq(frames.valid),
+            frames.ready.eq(crossing.i.ready),
         ]
         connect(m, crossing.o, sender.i)
         wiring.connect(m, sender.axis, flipped(self.axis.tx))

@@ -88,8 +88,9 @@ class BoxCore(wiring.Component):
     #: requests, completions. Posted requests get what is in flight, and reported, while frames of
     #: 1500 bytes fill a line of 1 Gb/s. Wider ones have as many beats.
     REGIONS = (8192, 1024, 2048)
-    #: The same of ``deep`` proxies, which have four times the buffer from PCIe.
-    DEEP_REGIONS = (8192, 1024, 8192)
+    #: The same of ``deep`` proxies, which have four times the buffer from PCIe, and room for two
+    #: completions of each of 160 reads at any width.
+    DEEP_REGIONS, DEEP_COMPLETIONS = (8192, 1024, 8192), 32 << 10
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,
                  arq="go-back-n", mac_counters=None, fast=False, deep=False, keys=False,
@@ -111,12 +112,15 @@ class BoxCore(wiring.Component):
         self._slots = slots
         self._depth = max(16, self.BUFFER * (4 if deep else 1) * 8 // width)
         self._table = BoxTable(slots=slots, paths=paths, streams=streams)
+        space = [size * max(1, width // 64)
+                 for size in (self.DEEP_REGIONS if deep else self.REGIONS)]
+        if deep:
+            space[2] = max(space[2], self.DEEP_COMPLETIONS)
         self._egress = SharedEgress(
             width, slots=slots, packets=packets_in(fast=fast, deep=deep), overflow="drop",
-            space=[size * max(1, width // 64)
-                   for size in (self.DEEP_REGIONS if deep else self.REGIONS)])
+            space=space)
         flow = FlowControl.of(width, grants_in(width, self._egress.beats, fast=fast, deep=deep),
-                              end="box", fast=fast)
+                              end="box", fast=fast, deep=deep)
         self._policer = CreditPolicer(width, rows=slots, initial=flow.grants, largest=LARGEST)
         self._engine = FabricEngine(
             width, rows=slots, paths=paths, peers=peers, streams=streams, split=split, arq=arq,

@@ -1,7 +1,9 @@
 """dxpu.axi.mac: frames between the core and a MAC that neither waits nor bears a gap."""
 
+import itertools
 import random
 import warnings
+from itertools import pairwise
 
 import pytest
 from amaranth.sim import Simulator
@@ -72,6 +74,33 @@ def test_frames_follow_each_other_without_a_pause(shape):
     simulate(dut, drive_packets(dut.i, sent), watch)
     transfers = sum(-(-len(p.data) // 8) for p in sent)
     assert sum(cycles) == transfers == len(cycles) - cycles.index(1)
+
+
+@SHAPES
+@pytest.mark.parametrize("width", some_widths(64, 512, of=WIDTHS[1:]))
+def test_beginnings_of_frames_are_apart(shape, width):
+    """At most a small frame in 16 cycles leaves a wide core; others follow each other at once."""
+    rng, got, begins = random.Random(seed()), [], []
+    apart = 16 if width > 64 else 8
+    sent = [Packet(rng.randbytes(n)) for n in (*6 * (60,), 40 * width // 8, 60, 60)]
+    dut = AxiMac(width, **shape)
+
+    async def watch(ctx):
+        for cycle in itertools.count():
+            *_, moves, first, last = await ctx.tick().sample(
+                dut.i.valid & dut.i.ready, dut.i.payload.first, dut.i.payload.last)
+            if moves and first:
+                begins.append(cycle)
+            got.extend([1] * (moves and last))
+            if len(got) == len(sent):
+                return
+
+    async def take(ctx):
+        ctx.set(dut.axis.tx.tready, 1)
+
+    simulate(dut, take, watch, background=[drive_packets(dut.i, sent)])
+    size = max(apart, 60 * 8 // width + 1) if width > 64 else 8
+    assert [b - a for a, b in pairwise(begins)] == 6 * [size] + [40, size]
 
 
 def test_small_frames_wait_before_the_mac():

@@ -133,11 +133,12 @@ class FlowControl:
         return self.line_bytes and shares_of(self.grants, rows, self.line_bytes)
 
     @classmethod
-    def of(cls, width, grants=GRANTS, *, end="host", fast=False):
-        """What the proxies are built with, at this ``end``; ``fast``: for a line above 1 Gb/s.
+    def of(cls, width, grants=GRANTS, *, end="host", fast=False, deep=False):
+        """What the proxies are built with, at this ``end``; ``fast``: for a line above 1 Gb/s;
+        ``deep``: for a long one, whose switches hold megabytes.
 
-        A box withholds credits while many hosts send to it. A host grants each row so little that
-        it need not.
+        A box withholds credits while many hosts send to it, unless ``deep``. A host grants each row
+        so little that it need not.
 
         One posted TLP of each row may wait, and one completion, and what may be under way behind
         it when it has to, as small as it may be: 20 beats. Of non-posted ones as many as a slot has
@@ -145,5 +146,6 @@ class FlowControl:
         """
         each = beats_for(width, 1, LARGEST) + 20
         p, np = each * width // 8, beats_for(width, 8, 14) * width // 8
-        line_bytes = LINE_BYTES * max(1, width // 64) << fast if end == "box" else None
+        line_bytes = (LINE_BYTES * max(1, width // 64) << fast if end == "box" and not deep
+                      else None)
         return cls(ClassSpace(width, p=p, np=np, cpl=p), grants, line_bytes=line_bytes)

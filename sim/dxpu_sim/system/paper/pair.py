@@ -45,7 +45,7 @@ class Shape:
 
 #: By name. 100G: the clock of 512 bits at the user side of PCIe Gen3 x16 (16 GB/s).
 RATES = {"100G": Shape(512, 4000, 100, deep=True),
-         "10G": Shape(64, 6400, 10, deep=True), "1G": Shape(64, 8000, 1)}
+         "10G": Shape(64, 6400, 10, deep=True), "1G": Shape(64, 8000, 1, deep=True)}
 
 
 class Pair(wiring.Component):

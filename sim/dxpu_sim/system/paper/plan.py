@@ -23,6 +23,10 @@ TAGS, READ_BYTES, WRITE_BYTES = 140, 128, 128
 NATIVE_NS, NATIVE_LATENCY_NS = 1200, 1192
 #: Bytes up to which TLPs share a frame.
 PACKING = 1500
+#: Least cycles of a TLP in a :class:`~dxpu.switch.VirtualSwitch`.
+SWITCH_CYCLES = 3
+#: Round trips, or more, of a measurement of bandwidth for Eq. 1.
+ROUNDS = 20
 #: Of the completions: Read Completion Boundary of the host.
 COMPLETION_BYTES = 64
 
@@ -109,14 +113,14 @@ def native_steps():
 
 
 def line_limit(setup, payload, header):
-    """Least GB/s of payload, with ``header`` bytes in each TLP, of a full line and of the ports of
-    the proxies, where each beat has bytes of one TLP."""
+    """Least GB/s of payload, with ``header`` bytes in each TLP, of a full line and of the switch of
+    the host proxy, where each beat has bytes of one TLP, and a TLP takes 3 cycles or more."""
     record = -(-(header + payload + RECORD_CRC_BYTES) // RECORD_ALIGN) * RECORD_ALIGN
     count = min(31, (PACKING - HEADER_BYTES) // record)
     line = setup.shape.gbit_s / 8 * count * payload / (
         HEADER_BYTES + count * record + Wire.OVERHEAD)
-    beats = -(-(header + payload) * 8 // setup.shape.width)
-    return min(line, payload / beats / setup.shape.period_ps * 1000)
+    cycles = max(SWITCH_CYCLES, -(-(header + payload) * 8 // setup.shape.width))
+    return min(line, payload / cycles / setup.shape.period_ps * 1000)
 
 
 def trip_steps(setup):
@@ -124,8 +128,10 @@ def trip_steps(setup):
     found = []
     for one_way in (setup.one_way_ns, *setup.slow_ns):
         delay = setup.cycles(one_way)
+        # Many round trips: reads come in bunches, and a bunch more or less must not count.
+        ns = max(setup.window_ns, round(ROUNDS * 2 * (one_way + NATIVE_NS)))
         found += [_lone(setup, 40) | {"delay": delay},
-                  setup.step((reads(), 1), delay=delay, logged=0)]
+                  setup.step((reads(), 1), delay=delay, logged=0, ns=ns, warm_ns=ns // 4)]
     return found
 
 

@@ -1,6 +1,8 @@
 """dxpu.fabric.receive.depacketizer against the golden wire model."""
 
+import itertools
 import random
+from itertools import pairwise
 from collections import Counter
 
 import pytest
@@ -220,6 +222,43 @@ def test_latency(width):
 
         simulate(dut, watch, drive_packets(dut.i, [packet]), background=[link], deadline=2000)
         assert cycles["out"] - cycles["in"] == latency
+
+
+@pytest.mark.parametrize("width", some_widths(64, 512))
+@pytest.mark.parametrize("frame, cycles", [
+    (ONE, {32: 16, 64: 9}), (THREE, {32: 25, 64: 13, 128: 9, 256: 9, 512: 9})],
+    ids=["one", "three"])
+def test_small_frames_take_few_cycles(width, frame, cycles):
+    """With a verdict as late as the link's, a wide core takes a frame of one TLP, or of three, in
+    less cycles than AxiMac.SPACING, and one of 64 bits in no more than a line of 8 bytes a cycle
+    does: 84 and 120 bytes with preamble, FCS and gap."""
+    packets = [Packet(build(frame))] * 20
+    dut, begins = Depacketizer(width, depth=1024), []
+
+    async def watch(ctx):
+        for now in itertools.count():
+            *_, moves, first = await ctx.tick().sample(
+                dut.i.valid & dut.i.ready, dut.i.payload.first)
+            if moves and first:
+                begins.append(now)
+            if len(begins) == len(packets):
+                return
+
+    async def link(ctx):
+        ctx.set(dut.committed.ready, 1)
+        ctx.set(dut.o.ready, 1)
+        ctx.set(dut.header.ready, 1)
+        ctx.set(dut.verdict.payload.accept, 1)
+        while True:
+            await ctx.tick().until(dut.header.valid)
+            await ctx.tick().repeat(2)
+            ctx.set(dut.verdict.valid, 1)
+            await ctx.tick().until(dut.verdict.ready)
+            ctx.set(dut.verdict.valid, 0)
+
+    simulate(dut, watch, background=[link, drive_packets(dut.i, packets)], deadline=4000)
+    apart = [b - a for a, b in pairwise(begins[4:])]
+    assert max(apart) == cycles.get(width, 8)
 
 
 @pytest.mark.parametrize("width", some_widths(64, 512))
