@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out, flipped
 from dxpu.cdc import AsyncQueue, EventCrossing
 from dxpu.counted import counted
 from dxpu.ethernet.receive import Delivery, OverflowGuard, RxStatus, RxWord
+from dxpu.fabric.send.header.frame_scheduler import SPACING
 from dxpu.proxy.macs import MacFactory
 from dxpu.queue import PacketQueue, Queue
 from dxpu.stream import PacketLayout, PacketSignature, Register, check_width, connect
@@ -245,7 +246,7 @@ class AxiMac(wiring.Component):
     #: Bytes of frames that are stored before a frame of the packing limit.
     AHEAD = 1536
     #: Cycles in which the core of a peer takes apart any small frame, and more.
-    SPACING = 12
+    SPACING = SPACING
     #: Names of the events, without ``stat_``, and what each counts.
     STATISTICS = {
         "tx_good": "Frames sent{on_path}.",

@@ -89,7 +89,7 @@ class BoxCore(wiring.Component):
     #: 1500 bytes fill a line of 1 Gb/s. Wider ones have as many beats.
     REGIONS = (8192, 1024, 2048)
     #: The same of ``deep`` proxies, which have four times the buffer from PCIe, and room for two
-    #: completions of each of 160 reads at any width.
+    #: completions of 64 bytes of each of 136 reads at any width.
     DEEP_REGIONS, DEEP_COMPLETIONS = (8192, 1024, 8192), 32 << 10
 
     def __init__(self, width, *, slots=8, paths=2, peers=16, streams=4, split=False,

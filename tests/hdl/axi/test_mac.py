@@ -79,9 +79,9 @@ def test_frames_follow_each_other_without_a_pause(shape):
 @SHAPES
 @pytest.mark.parametrize("width", some_widths(64, 512, of=WIDTHS[1:]))
 def test_beginnings_of_frames_are_apart(shape, width):
-    """At most a small frame in 16 cycles leaves a wide core; others follow each other at once."""
+    """At most a small frame in 12 cycles leaves a wide core; others follow each other at once."""
     rng, got, begins = random.Random(seed()), [], []
-    apart = 16 if width > 64 else 8
+    apart = 12 if width > 64 else 8
     sent = [Packet(rng.randbytes(n)) for n in (*6 * (60,), 40 * width // 8, 60, 60)]
     dut = AxiMac(width, **shape)
 

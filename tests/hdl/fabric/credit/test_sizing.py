@@ -15,12 +15,14 @@ P, NP, CPL = (cls.value for cls in TlpClass)
 def beats(width, deep=False):
     """Of the regions of a box."""
     sizes = BoxCore.DEEP_REGIONS if deep else BoxCore.REGIONS
-    return [8 * size * max(1, width // 64) // width for size in sizes]
+    least = (0, 0, BoxCore.DEEP_COMPLETIONS if deep else 0)
+    return [8 * max(size * max(1, width // 64), most) // width
+            for size, most in zip(sizes, least, strict=True)]
 
 
 @pytest.mark.parametrize("width, fast, deep", [
     *((width, fast, False) for width in WIDTHS for fast in (False, True)),
-    (256, True, True), (512, True, True)])
+    (64, True, True), (256, True, True), (512, True, True)])
 def test_a_box_has_room_for_what_it_grants(width, fast, deep):
     regions = beats(width, deep)
     grants = grants_in(width, regions, fast=fast, deep=deep)
@@ -41,3 +43,7 @@ def test_deep_proxies_grant_what_fills_a_long_line():
         assert 128 * headers >= 25_000 and 16 * units >= 25_000
     assert 256 * DEEP_CELLS >= 12.5 * 7_000
     assert FlowControl.of(512, box, end="box", fast=True).shares(8)[0] == box
+    # Not withheld while eight slots are busy; and the same completions at 64 bits.
+    assert FlowControl.of(512, box, end="box", fast=True, deep=True).shares(8) is None
+    slow = grants_in(64, beats(64, deep=True), fast=True, deep=True)
+    assert slow[CPL][0] >= 2 * 136 and slow[CPL][1] >= 136 * 128 // 16

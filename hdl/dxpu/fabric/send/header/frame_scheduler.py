@@ -18,13 +18,15 @@ from dxpu.stream import check_width
 
 from .frame_order import FrameOrder
 
-__all__ = ["EVENT_CELLS", "FrameScheduler"]
+__all__ = ["EVENT_CELLS", "SPACING", "FrameScheduler"]
 
 #: Events that begin a life of a row, or ask for one.
 LIFE_EVENTS = (EventCode.BIND, EventCode.RESET, EventCode.RESET_DONE)
 
 #: Cells that are kept free for events.
 EVENT_CELLS = 2
+#: Cycles in which a core above 64 bits takes apart any small frame, and some more.
+SPACING = 12
 
 
 class FrameScheduler(wiring.Component):
@@ -32,7 +34,9 @@ class FrameScheduler(wiring.Component):
 
     Greetings go first, then replies, repetitions, events, TLPs. Events and TLPs wait for spare
     cells in the replay memory, repetitions until no new frame is under way. A plan of TLPs is taken
-    only when ``hurry`` says that its frame will be needed soon, so that it may grow until then.
+    only when ``hurry`` says that its frame will be needed soon, so that it may grow until then; and
+    above 64 bits not sooner than :data:`SPACING` cycles after the order before, as its frame would
+    only wait for the peer (:class:`~dxpu.axi.AxiMac`).
 
     Latency one cycle from plan, event, reply or greeting to the request, four from a repetition.
     A plan waits two cycles more if it is large, or less than a quarter of the cells is spare.
@@ -141,6 +145,9 @@ class FrameScheduler(wiring.Component):
         new = ~self.repeat_more & ~reserved
         events = self.control.valid & some & new
         offers, waits = Signal(), Signal(2)  # a frame; its route, and its order, are not taken
+        soon = Signal(range(SPACING))  # cycles in which no plan is taken
+        if self._width > 64:
+            m.d.sync += soon.eq(Mux(offers, SPACING - 1, soon - (soon != 0)))
         with m.FSM():
             with m.State("Idle"):
                 # Fields that more than one kind of frame has; the others are loaded in any case.
@@ -170,7 +177,7 @@ class FrameScheduler(wiring.Component):
                     m.d.comb += offers.eq(1)
                     m.next = "Request"
                 with m.Elif(self.plan_valid & self.hurry & (quarter & small | enough)
-                            & new):
+                            & new & (soon == 0)):
                     m.d.comb += [self.plan_take.eq(1), begins.eq(1)]
                     m.d.sync += [order.type.eq(plan.type), asked.row.eq(plan.row)]
                     m.d.comb += offers.eq(1)

@@ -1,6 +1,7 @@
 """dxpu.fabric.send.header.frame_scheduler: who goes first, and what the link is asked."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -163,3 +164,32 @@ def test_events_and_tlps_wait_for_cells(dwords, need):
         await until_taken(ctx, offered)
 
     assert [order.reserved for _, order in run(process)] == [need, 1]
+
+
+@pytest.mark.parametrize("width, apart", [(64, False), (128, True), (512, True)])
+def test_plans_of_wide_cores_are_apart(width, apart):
+    """No plan is taken sooner than 12 cycles after the order before, so that it grows meanwhile;
+    replies do not wait."""
+    dut, taken = FrameScheduler(width, cells=CELLS, cell=CELL), []
+
+    async def offer(ctx):
+        ctx.set(dut.spare, CELLS)
+        ctx.set(dut.hurry, 1)
+        ctx.set(dut.plan, PLAN)
+        ctx.set(dut.plan_valid, 1)
+        ctx.set(dut.request.ready, 1)
+        ctx.set(dut.o.ready, 1)
+        for cycle in range(100):
+            ctx.set(dut.reply.payload, REPLY)
+            ctx.set(dut.reply.valid, cycle == 55)
+            *_, plan, reply = await ctx.tick().sample(
+                dut.plan_take, dut.reply.valid & dut.reply.ready)
+            if plan or reply:
+                taken.append((cycle, "plan" if plan else "reply"))
+
+    simulate(dut, offer)
+    if apart:
+        plans = [1, 13, 25, 37, 49, 67, 79, 91]
+        assert taken == sorted([*((cycle, "plan") for cycle in plans), (55, "reply")])
+    else:
+        assert max(b - a for (a, _), (b, _) in pairwise(taken)) < 6
