@@ -135,10 +135,11 @@ def test_percentiles():
     assert paper.percentile([7.0], 0.01) == 7.0
 
 
-def test_the_limit_of_the_line_is_the_least_of_line_and_port():
+def test_the_limit_of_the_line_is_the_least_of_line_and_switch():
     """By hand: at 100 Gb/s 18 records of 80 bytes share a frame of 32 + 1440 + 24 bytes, but a
-    completion of 76 bytes takes two beats of 4 ns; at 1 Gb/s the line is the limit."""
+    completion of 76 bytes takes three cycles of 4 ns in the switch; at 1 Gb/s the line is the
+    limit."""
     from dxpu_sim.system.paper import plan
-    assert plan.line_limit(plan.SETUPS["100G"], 64, 12) == pytest.approx(8.0)
+    assert plan.line_limit(plan.SETUPS["100G"], 64, 12) == pytest.approx(64 / 12)
     assert plan.line_limit(plan.SETUPS["1G"], 64, 12) == pytest.approx(
         0.125 * 18 * 64 / (32 + 18 * 80 + 24))
