@@ -40,6 +40,8 @@ class Fabric:
         Data of a write of a GPU.
     proxy_gb_s : float, optional
         Bandwidth of a proxy to all GPUs together; None: that of the cable.
+    completions_gb_s : float, optional
+        Data of completions that a proxy takes at most; None: as much as a line carries.
     proxies : int
         Proxies sharing the GPUs of the host evenly.
     distance_km : float
@@ -63,6 +65,7 @@ class Fabric:
     read_bytes: int = published.READ_BYTES
     payload_bytes: int = 128
     proxy_gb_s: float | None = None
+    completions_gb_s: float | None = None
     proxies: int = 1
     distance_km: float = 0.0
     loss: float = 0.0
@@ -81,6 +84,8 @@ class Fabric:
         whole("payload_bytes", self.payload_bytes, 1, 4096)
         if self.proxy_gb_s is not None:
             positive("proxy_gb_s", self.proxy_gb_s)
+        if self.completions_gb_s is not None:
+            positive("completions_gb_s", self.completions_gb_s)
         whole("proxies", self.proxies, 1, 1024)
         not_negative("conversion_us", self.conversion_us)
         not_negative("distance_km", self.distance_km)
@@ -125,6 +130,7 @@ class Fabric:
                    Cable(found.overhead_bytes, found.line_gbit_s),
                    found.split.conversion_ns / 1000, found.split.native_ns / 1000,
                    PCIeLink(), found.tags, found.read_bytes, found.max_payload_bytes,
+                   completions_gb_s=min((point.limit_gb_s for point in found.trips), default=None),
                    repeat_us=max(0.0, *lossy) if lossy else 0.0,
                    source=f"gateware, {rate}" + f", load {load:g}" * (load > 0))
 
@@ -156,6 +162,7 @@ class Fabric:
         else:
             one = read_gb_s(self.tags, self.read_bytes, self.far_round_trip_us, self.link,
                             self.cable)
+            one = min(one, self.completions_gb_s or one)
         return self._of_each(one, self.proxy_gb_s or self.cable.gb_s(64), gpus)
 
     def to_host_gb_s(self, gpus: int = 1) -> float:
