@@ -339,6 +339,7 @@ class FabricEngine(wiring.Component):
             gate.lives.eq(self.lives),
             self.stat_tx_unbound.eq(gate.stat_dropped),
             tx.packing_limit.eq(self.packing_limit),
+            tx.stale.eq(self._link.stale),
         ]
         outs = list(self.frame_o)
         if self.arq == "selective" and self._paths > 1:

@@ -28,14 +28,15 @@ class Pair(wiring.Component):
     """A host's and a box's engine, path 0 connected both ways. ``corrupt`` inverts a bit of data
     that goes to the box; a frame that ends while ``lose_down`` or ``lose_up`` is set is lost. With
     ``inject`` or ``inject_up`` what goes to the box, or to the host, is ``injected`` instead. The
-    bench sets ``prepared`` when both are set up; no logic reads it."""
+    bench sets ``prepared`` when both are set up; no logic reads it. Nothing goes to the box while
+    ``hold`` is set."""
 
     def __init__(self, width, **options):
         self.host = FabricEngine(width, rows=ROWS, paths=1, **options)
         self.box = FabricEngine(width, rows=ROWS, paths=1, **options)
         super().__init__({"corrupt": In(1), "lose_down": In(1), "lose_up": In(1),
                           "inject": In(1), "inject_up": In(1), "injected": In(PacketLayout(width)),
-                          "reset_box": In(1), "prepared": In(1)})
+                          "reset_box": In(1), "prepared": In(1), "hold": In(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -48,6 +49,8 @@ class Pair(wiring.Component):
             with m.If(strobe):
                 m.d.comb += [to.frame_i[0].payload.eq(self.injected),
                              to.frame_i[0].valid.eq(1), of.frame_o[0].ready.eq(0)]
+        with m.If(self.hold):
+            m.d.comb += [self.box.frame_i[0].valid.eq(0), self.host.frame_o[0].ready.eq(0)]
         with m.If(self.corrupt):
             m.d.comb += self.box.frame_i[0].payload.data[5].eq(
                 ~self.host.frame_o[0].payload.data[5])
@@ -133,6 +136,43 @@ def test_tlps_cross_both_ways(width, split):
         assert {k for k, v in counts.items() if v} <= {"tx_frames", "tx_tlps", "rx_frames",
                                                        "rx_tlps"}
     assert host["tx_tlps"] == len(down)
+
+
+def test_full_frames_carry_the_acknowledgements():
+    """While full frames go one way and small ones come, there is hardly an ACK frame: what came is
+    acknowledged by the full frames."""
+    rng, dut = random.Random(seed()), pair()
+    full = [Packet(bytes([0x40, 0, 0, 32]) + rng.randbytes(136), dict(row=0)) for _ in range(80)]
+    small = Packet(bytes([0x40, 0, 0, 1]) + rng.randbytes(12), dict(row=0))
+    frames, at_box, small_ones = [], [], 0
+
+    async def feed(ctx):
+        await dut.set_up(ctx)
+        for engine in (dut.host, dut.box):
+            ctx.set(engine.packing_limit, 1500)
+            ctx.set(engine.ack_delay, 20)
+        await drive_packets(dut.host.tlp_i, full, rng=rng)(ctx)
+
+    async def answer(ctx):
+        nonlocal small_ones
+        while True:
+            await drive_packets(dut.box.tlp_i, [small], rng=rng)(ctx)
+            small_ones += 1
+            await ctx.tick().repeat(30)
+
+    async def hold(ctx):
+        while True:     # a line of half the speed of the core
+            ctx.set(dut.hold, not ctx.get(dut.hold))
+            await ctx.tick()
+
+    simulate(dut, feed, collect_packets(dut.box.tlp_o, len(full), at_box),
+             background=[hold, dut.then(answer), sent_frames(dut.host.frame_o[0], frames),
+                         collect_packets(dut.host.tlp_o, 10_000, [])])
+    acks = sum(frame.type == FrameType.ACK for frame in frames)
+    tlps = sum(frame.type == FrameType.TLP for frame in frames)
+    assert rows_of(at_box)[0] == [packet.data for packet in full]
+    assert tlps <= 16 and small_ones > 4 * tlps, (tlps, small_ones)
+    assert acks < tlps / 2, (acks, tlps)
 
 
 @pytest.mark.parametrize("width, split, loss", [

@@ -80,7 +80,8 @@ class Packetizer(wiring.Component):
     i : packet stream with :class:`TlpMeta`
         Whole, well-formed TLPs.
     control : stream of :class:`Control`
-    reply : stream of :class:`Reply`
+    reply, stale : stream of :class:`Reply`, 1
+        Of the :class:`~.header.frame_scheduler.FrameScheduler`.
     greeting : stream of :class:`Greeting`
     local_hello : :class:`Hello`
         What every HELLO says besides its greeting.
@@ -131,6 +132,7 @@ class Packetizer(wiring.Component):
             "i": In(PacketSignature(width, TlpMeta)),
             "control": In(stream.Signature(Control)),
             "reply": In(stream.Signature(Reply)),
+            "stale": In(1),
             "greeting": In(stream.Signature(Greeting)),
             "local_hello": In(Hello),
             "repeat": In(Repeat(cells)),
@@ -214,6 +216,7 @@ class Packetizer(wiring.Component):
         connect(m, buffer.o, wiring.flipped(self.o))
         m.d.comb += [
             planner.packing_limit.eq(self.packing_limit),
+            scheduler.stale.eq(self.stale),
             scheduler.plan.eq(planner.plan),
             scheduler.plan_valid.eq(planner.valid),
             planner.take.eq(scheduler.plan_take),

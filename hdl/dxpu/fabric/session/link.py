@@ -115,8 +115,8 @@ class Link(wiring.Component):
         ``taken_back``: the frame of the last ``header`` is done with; the verdict on it counts for
         nothing, as it was taken back, and comes again, or its header was not sound.
     committed : stream of :class:`Committed`
-    reply : stream of :class:`Reply`
-        ACK and SACK frames that nothing else carries.
+    reply, stale : stream of :class:`Reply`, 1
+        ACK and SACK frames that nothing else carries; of :class:`~.replies.Replies`.
     fresh : 1
         With ``committed`` taken: its acknowledgement is not older than the newest one.
     numbered, numbered_strobe : :class:`~dxpu.fabric.credit.credits.Numbered`, 1
@@ -194,11 +194,11 @@ class Link(wiring.Component):
 
     #: Members of these that are between them, and no members of the link, or its own.
     _INSIDE = frozenset({
-        "booked", "busy", "changed", "coming", "due_next", "due_session", "early", "fetch",
-        "fetch_newest", "fetch_session", "fetched_number", "hold", "look", "looked", "new_newest",
-        "new_next", "next", "open", "opened", "opened_session", "others", "put", "put_newest",
-        "put_next", "put_seq", "put_session", "quiet", "refused", "route_word", "routes", "say",
-        "seen", "sent", "sent_session", "seq", "took", "whole", "word",
+        "all_told", "booked", "busy", "changed", "coming", "due_next", "due_session", "early",
+        "fetch", "fetch_newest", "fetch_session", "fetched_number", "hold", "look", "looked",
+        "new_newest", "new_next", "next", "open", "opened", "opened_session", "others", "put",
+        "put_newest", "put_next", "put_seq", "put_session", "quiet", "refused", "route_word",
+        "routes", "say", "seen", "sent", "sent_row", "sent_session", "seq", "took", "whole", "word",
     })
 
     @property
@@ -239,7 +239,8 @@ class Link(wiring.Component):
             numbers.clear.eq(self._opened), numbers.clear_session.eq(self.open.payload),
             numbers.first_expected.eq(self.first_next), numbers.first_newest.eq(self.first_seq),
             replies.sent.eq(routes.sent), replies.sent_session.eq(routes.sent_session),
-            replies.whole.eq(routes.whole),
+            replies.sent_row.eq(routes.sent_row), replies.whole.eq(routes.whole),
+            replies.all_told.eq(routes.all_told),
             routes.booked.eq(arrivals.put_next),
             routes.changed.eq(Mux(self._opened, self.open.payload, arrivals.put_session)),
             routes.opened.eq(self._opened),

@@ -90,9 +90,9 @@ class Replies(wiring.Component):
         In cycles.
     took, refused : stream of :class:`Cause`
         Frames that took effect, and that did not.
-    sent, sent_session, whole : 1, number of a session, 1
+    sent, sent_session, sent_row, whole, all_told : 1, number of a session, 6, 1, 1
         Strobe, at most one in four cycles: a frame with our ACK leaves; ``whole``: it acknowledges
-        all that took effect.
+        all that took effect; ``all_told``: it tells all limits of its row that are to be told.
     open : stream of numbers of sessions
         Nothing is to be said any more.
     early, coming : ``sessions``
@@ -101,6 +101,9 @@ class Replies(wiring.Component):
     others : stream of :class:`~dxpu.fabric.send.types.Reply`
         What somebody else wants to be said.
     reply : stream of :class:`~dxpu.fabric.send.types.Reply`
+    stale : 1
+        ``reply`` need not be said any more: it is an ACK, and a frame of its row that left while it
+        waited acknowledges all that took effect, and tells all limits.
     """
 
     def __init__(self, *, sessions, paths, block=True):
@@ -112,12 +115,15 @@ class Replies(wiring.Component):
             "refused": In(stream.Signature(Cause)),
             "sent": In(1),
             "sent_session": In(number),
+            "sent_row": In(6),
             "whole": In(1),
+            "all_told": In(1),
             "open": In(stream.Signature(number)),
             "early": In(sessions),
             "coming": In(sessions),
             "others": In(stream.Signature(Reply)),
             "reply": Out(stream.Signature(Reply)),
+            "stale": Out(1),
         })
         self._word = data.StructLayout({
             # An ACK is to be sent, from `until` on; it is on its way to leave.
@@ -230,3 +236,10 @@ class Replies(wiring.Component):
         with m.Elif(others.valid):
             m.d.comb += others.ready.eq(1)
             m.d.sync += [reply.valid.eq(1), reply.payload.eq(others.payload)]
+        ours = Signal()  # the reply is for what took effect
+        with m.If(~reply.valid | reply.ready):
+            m.d.sync += [self.stale.eq(0), ours.eq(says & ~now.nak & ~word)]
+        with m.Elif(ours & self.sent & self.whole & self.all_told
+                    & (self.sent_session == reply.payload.session)
+                    & (self.sent_row == reply.payload.row)):
+            m.d.sync += self.stale.eq(1)

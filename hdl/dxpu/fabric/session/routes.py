@@ -63,7 +63,7 @@ class Routes(wiring.Component):
         Strobe: that is the number of the next frame from now on.
     booked, opened, changed : 1, 1, number of a session
         Strobes: a frame with a number of that session takes effect; it begins anew.
-    sent, sent_session, whole
+    sent, sent_session, sent_row, whole, all_told
         Of :class:`~.replies.Replies`.
     say : stream of :class:`~dxpu.fabric.send.types.Reply`
         ACKs that tell limits.
@@ -101,7 +101,9 @@ class Routes(wiring.Component):
             "changed": In(number),
             "sent": Out(1),
             "sent_session": Out(number),
+            "sent_row": Out(6),
             "whole": Out(1),
+            "all_told": Out(1),
             "told": In(1),
             "told_session": In(number),
             "told_lost": In(1),
@@ -297,7 +299,10 @@ class Routes(wiring.Component):
             route.session.eq(session),
             route.epoch.eq(about.epoch),
             self.put_session.eq(session), self.put_seq.eq(seq + 1),
-            self.sent_session.eq(session), self.whole.eq(~more & ~(self.booked & mine)),
+            self.sent_session.eq(session), self.sent_row.eq(asked.row),
+            # A frame with a number tells one limit at most, and none if it goes again.
+            self.all_told.eq(~asked.again & ((due & (due - 1)) == 0)),
+            self.whole.eq(~more & ~(self.booked & mine)),
         ]
         # A frame of the row carries one limit that is to be told; an ACK has all of them. The
         # entries are signals of their own: a payload that is made from itself is a loop to

@@ -40,11 +40,13 @@ class Bench:
         cause = dict(numbered=kind is TOOK) | cause
         await drive_words(stream, [dict(kind=kind, session=session, **cause)])(ctx)
 
-    async def left(self, ctx, session=0, whole=1):
+    async def left(self, ctx, session=0, whole=1, row=0, all_told=0):
         dut = self.dut
         ctx.set(dut.sent, 1)
         ctx.set(dut.sent_session, session)
+        ctx.set(dut.sent_row, row)
         ctx.set(dut.whole, whole)
+        ctx.set(dut.all_told, all_told)
         await ctx.tick()
         ctx.set(dut.sent, 0)
         await ctx.tick().repeat(4)
@@ -112,6 +114,66 @@ def test_a_frame_that_leaves_is_an_answer_if_it_acknowledges_all():
         await bench.says(ctx, ACK, first=ACK_DELAY - 20, last=ACK_DELAY + SOON)
 
     bench.run(process)
+
+
+@pytest.mark.parametrize("came, early, frame, stale", [
+    (dict(kind=TOOK), 0, {}, True),
+    (dict(kind=OLD), 0, {}, True),
+    (dict(kind=TOOK), 0, dict(whole=0), False),         # more took effect
+    (dict(kind=TOOK), 0, dict(all_told=0), False),      # limits are left to be told
+    (dict(kind=TOOK), 0, dict(row=6), False),
+    (dict(kind=TOOK), 0, dict(session=1), False),
+    (dict(kind=GAP, seq=3), 0, {}, False),              # a NAK
+    (dict(kind=TOOK), 1, {}, False),                    # a SACK with a word
+])
+def test_an_ack_that_waits_is_stale_when_a_frame_has_said_it(came, early, frame, stale):
+    """It stays offered, so that a stream it is; the next one is not stale."""
+    dut = Replies(sessions=2, paths=2)
+    bench = Bench()
+    bench.dut = dut
+
+    async def process(ctx):
+        ctx.set(dut.ack_delay, ACK_DELAY)
+        ctx.set(dut.early, early)
+        await ctx.tick().repeat(80)
+        kind = came["kind"]
+        await bench.came(ctx, kind, row=5, **{k: v for k, v in came.items() if k != "kind"})
+        await ctx.tick().repeat(ACK_DELAY + SOON)
+        assert ctx.get(dut.reply.valid) and not ctx.get(dut.stale)
+        await bench.left(ctx, **dict(session=0, row=5, all_told=1) | frame)
+        assert ctx.get(dut.reply.valid) and ctx.get(dut.stale) == stale
+        ctx.set(dut.reply.ready, 1)
+        await ctx.tick()
+        ctx.set(dut.reply.ready, 0)
+        await bench.left(ctx)
+        ctx.set(dut.early, 0)
+        for _ in range(2):                              # what is said next waits for no frame
+            await bench.came(ctx, OLD, row=5)
+            await ctx.tick().repeat(SOON)
+            assert ctx.get(dut.reply.valid) and not ctx.get(dut.stale)
+            ctx.set(dut.reply.ready, 1)
+            await ctx.tick()
+            ctx.set(dut.reply.ready, 0)
+            await bench.left(ctx)
+
+    simulate(dut, process, background=[check_stream(dut.reply)])
+
+
+def test_what_others_say_is_never_stale():
+    """It may be about limits alone."""
+    dut = Replies(sessions=2, paths=2)
+    bench = Bench()
+    bench.dut = dut
+
+    async def process(ctx):
+        await ctx.tick().repeat(80)
+        await drive_words(dut.others, [dict(type=FrameType.ACK, row=5, session=0)])(ctx)
+        await ctx.tick()
+        assert ctx.get(dut.reply.valid)
+        await bench.left(ctx, row=5, all_told=1)
+        assert ctx.get(dut.reply.valid) and not ctx.get(dut.stale)
+
+    simulate(dut, process, background=[check_stream(dut.reply)])
 
 
 def test_what_came_before_or_is_urgent_is_answered_at_once():

@@ -34,7 +34,10 @@ class FrameScheduler(wiring.Component):
 
     Greetings go first, then replies, repetitions, events, TLPs. Events and TLPs wait for spare
     cells in the replay memory, repetitions until no new frame is under way. A plan of TLPs is taken
-    only when ``hurry`` says that its frame will be needed soon, so that it may grow until then; and
+    only when ``hurry`` says that its frame will be needed soon, so that it may grow until then. Up
+    to 64 bits so is a reply, unless there is a repetition or an event, so that it tells what has
+    come until then; and before an ACK one plan may go, whose frame may tell the same (``stale``).
+    Above, a frame takes few cycles, and replies go at once. A plan is taken
     above 64 bits not sooner than :data:`SPACING` cycles after the order before, as its frame would
     only wait for the peer (:class:`~dxpu.axi.AxiMac`).
 
@@ -55,6 +58,9 @@ class FrameScheduler(wiring.Component):
         Of the :class:`~dxpu.fabric.send.planner.Planner`.
     control : stream of :class:`Control`
     reply : stream of :class:`Reply`
+    stale : 1
+        Of :class:`~dxpu.fabric.session.replies.Replies`: ``reply`` is taken, and no frame is sent.
+        Not looked at above 64 bits.
     greeting : stream of :class:`Greeting`
     repeat, repeat_valid, repeat_take, repeat_more
         Of the :class:`~dxpu.fabric.arq.retransmit.Retransmitter`.
@@ -78,6 +84,7 @@ class FrameScheduler(wiring.Component):
             "plan_take": Out(1),
             "control": In(stream.Signature(Control)),
             "reply": In(stream.Signature(Reply)),
+            "stale": In(1),
             "greeting": In(stream.Signature(Greeting)),
             "repeat": In(Repeat(cells)),
             "repeat_valid": In(1),
@@ -140,10 +147,25 @@ class FrameScheduler(wiring.Component):
             request.probe.eq(asked.probe & ~hello),
         ]
 
-        greets, replies = self.greeting.valid, self.reply.valid
-        repeats = self.repeat_valid
+        greets, repeats = self.greeting.valid, self.repeat_valid
         new = ~self.repeat_more & ~reserved
         events = self.control.valid & some & new
+        # There was room for the plan of the cycle before; a plan went before the reply that waits.
+        fits, went, replies = Signal(), Signal(), Signal()
+        if self._width > 64:
+            m.d.comb += replies.eq(self.reply.valid)
+        else:
+            m.d.sync += fits.eq(self.plan_valid & (quarter & small | enough) & new)
+            m.d.comb += [
+                replies.eq(self.reply.valid & ~self.stale
+                           & (self.hurry | repeats | self.control.valid)
+                           & ((reply.type != FrameType.ACK) | ~fits | went)),
+                self.reply.ready.eq(self.reply.valid & self.stale),
+            ]
+            with m.If(self.reply.ready):
+                m.d.sync += went.eq(0)
+            with m.Elif(self.plan_take):
+                m.d.sync += went.eq(self.reply.valid)
         offers, waits = Signal(), Signal(2)  # a frame; its route, and its order, are not taken
         soon = Signal(range(SPACING))  # cycles in which no plan is taken
         if self._width > 64:

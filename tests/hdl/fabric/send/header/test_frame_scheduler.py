@@ -123,6 +123,86 @@ def test_order_of_kinds():
     assert orders[0].nonce == 16 and orders[4].dwords == 18
 
 
+async def waiting(ctx, dut):
+    """There is room for a plan, and it waits until the line needs a frame."""
+    ctx.set(dut.hurry, 0)
+    offer(ctx, dut, plan=PLAN)
+    await ctx.tick().repeat(4)
+    ctx.set(dut.hurry, 1)
+
+
+ACK = REPLY | {"type": FrameType.ACK, "words": 0}
+
+
+@pytest.mark.parametrize("reply", [ACK, REPLY])
+def test_replies_wait_until_the_line_needs_a_frame(reply):
+    """So they tell what has come until then. With an event or a repetition they do not wait, as
+    these would go before them."""
+    async def process(ctx, dut, chosen):
+        ctx.set(dut.hurry, 0)
+        offered = offer(ctx, dut, reply=reply)
+        await ctx.tick().repeat(20)
+        assert not chosen
+        ctx.set(dut.hurry, 1)
+        assert await until_taken(ctx, offered) == ["reply"]
+        ctx.set(dut.hurry, 0)
+        assert await until_taken(ctx, offer(ctx, dut, reply=reply, control=EVENT)) == [
+            "reply", "control"]
+        ctx.set(dut.stored, 1)
+        await ctx.tick()
+        ctx.set(dut.stored, 0)
+        assert await until_taken(ctx, offer(ctx, dut, reply=reply, repeat=REPEAT)) == [
+            "reply", "repeat"]
+
+    assert len(run(process)) == 5
+
+
+def test_one_plan_goes_before_an_ack():
+    """Its frame acknowledges, too: then the ACK is stale, and is no frame. Nothing passes it twice,
+    and no plan without room passes it."""
+    async def process(ctx, dut, chosen):
+        async def goes_first(*names, stale=0):
+            """Of what is offered these are taken, in this order, and nothing more."""
+            for name in names:
+                *_, reply, plan = await ctx.tick().sample(
+                    dut.reply.ready, dut.plan_take).until(dut.reply.ready | dut.plan_take)
+                assert (reply, plan) == (name == "reply", name == "plan")
+                ctx.set(dut.reply.valid if reply else dut.plan_valid, 0)
+                ctx.set(dut.stale, stale and plan)
+
+        await waiting(ctx, dut)
+        offer(ctx, dut, reply=ACK)
+        await goes_first("plan", "reply", stale=1)
+        await ctx.tick().repeat(12)
+        assert len(chosen) == 1
+        await waiting(ctx, dut)
+        offer(ctx, dut, reply=ACK)
+        await goes_first("plan")
+        await waiting(ctx, dut)
+        await goes_first("reply", "plan")
+        ctx.set(dut.hurry, 0)
+        offer(ctx, dut, reply=ACK)
+        await ctx.tick().repeat(4)
+        ctx.set(dut.hurry, 1)
+        ctx.set(dut.stale, 1)
+        await goes_first("reply")
+        await waiting(ctx, dut)
+        offer(ctx, dut, reply=REPLY)
+        await goes_first("reply", "plan")
+        await waiting(ctx, dut)
+        ctx.set(dut.hurry, 0)
+        ctx.set(dut.spare, 0)
+        await ctx.tick().repeat(4)
+        ctx.set(dut.hurry, 1)
+        offer(ctx, dut, reply=ACK)
+        await goes_first("reply")
+        await ctx.tick().repeat(12)
+
+    assert [frame.type for _, frame in run(process)] == [
+        FrameType.TLP, FrameType.TLP, FrameType.ACK, FrameType.TLP, FrameType.SACK, FrameType.TLP,
+        FrameType.ACK]
+
+
 def test_repetitions_wait_for_new_frames():
     """And new frames for repetitions."""
     async def process(ctx, dut, chosen):
