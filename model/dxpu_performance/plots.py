@@ -242,7 +242,8 @@ def _peer(axes: "Axes", measured: Measured | None) -> None:
                      color=[THEIRS] + [GATEWARE] * (len(bars) - 1))
     axes.bar_label(shown, fmt="%.0f %%")
     axes.axhline(100, color=SOFT, linewidth=1)
-    axes.set(ylabel="over two proxies, % of under one", ylim=(0, 115), xlim=(-0.8, len(bars) - 0.2))
+    axes.set(ylabel="over two proxies, % of under one", xlim=(-0.8, len(bars) - 0.2),
+             ylim=(0, max(115, 1.1 * max(bars.values()))))
     axes.grid(visible=False, axis="x")
 
 

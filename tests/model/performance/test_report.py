@@ -12,6 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from dxpu_performance import published
+from dxpu_performance.measured import read
 from dxpu_performance.plots import PLOTS, draw, kernel_times, save, svg
 from dxpu_performance.program import Action, Do, Program
 from dxpu_performance.report import Subject, page
@@ -66,6 +67,18 @@ def test_figures_of_the_gateware_are_drawn_where_there_are_some():
         PLOTS["round-trip"], ALL).axes[0].get_lines()]
     bars = [bar.get_height() for bar in draw(PLOTS["peer"], ALL).axes[0].patches]
     assert bars == [74, pytest.approx(100 * 9.4 / 12.8)]
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_all_that_was_measured_is_inside_the_picture(name):
+    """Marks and bars, of the figures that come with the model."""
+    axes = draw(PLOTS[name], read()).axes[0]
+    low, high = np.sort([axes.get_xlim(), axes.get_ylim()]).T
+    marks = [line.get_xydata() for line in axes.lines if line.get_marker() not in ("None", "")]
+    bars = [[bar.get_x() + bar.get_width(), bar.get_y() + bar.get_height()]
+            for bar in axes.patches]
+    for points in (*marks, *([bars] if bars else [])):
+        assert np.all((low <= points) & (points <= high)), (name, points, low, high)
 
 
 @pytest.mark.parametrize("name", PLOTS)
