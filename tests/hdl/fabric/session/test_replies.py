@@ -128,9 +128,8 @@ def test_a_frame_that_leaves_is_an_answer_if_it_acknowledges_all():
 ])
 def test_an_ack_that_waits_is_stale_when_a_frame_has_said_it(came, early, frame, stale):
     """It stays offered, so that a stream it is; the next one is not stale."""
-    dut = Replies(sessions=2, paths=2)
     bench = Bench()
-    bench.dut = dut
+    dut = bench.dut
 
     async def process(ctx):
         ctx.set(dut.ack_delay, ACK_DELAY)
@@ -161,9 +160,8 @@ def test_an_ack_that_waits_is_stale_when_a_frame_has_said_it(came, early, frame,
 
 def test_what_others_say_is_never_stale():
     """It may be about limits alone."""
-    dut = Replies(sessions=2, paths=2)
     bench = Bench()
-    bench.dut = dut
+    dut = bench.dut
 
     async def process(ctx):
         await ctx.tick().repeat(80)

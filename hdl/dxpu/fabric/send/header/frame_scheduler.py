@@ -37,9 +37,9 @@ class FrameScheduler(wiring.Component):
     only when ``hurry`` says that its frame will be needed soon, so that it may grow until then. Up
     to 64 bits so is a reply, unless there is a repetition or an event, so that it tells what has
     come until then; and before an ACK one plan may go, whose frame may tell the same (``stale``).
-    Above, a frame takes few cycles, and replies go at once. A plan is taken
-    above 64 bits not sooner than :data:`SPACING` cycles after the order before, as its frame would
-    only wait for the peer (:class:`~dxpu.axi.AxiMac`).
+    Above, a frame takes few cycles, and replies go at once; and no plan is taken sooner than
+    :data:`SPACING` cycles after the order before, as its frame would only wait for the peer
+    (:class:`~dxpu.axi.AxiMac`).
 
     Latency one cycle from plan, event, reply or greeting to the request, four from a repetition.
     A plan waits two cycles more if it is large, or less than a quarter of the cells is spare.
